@@ -113,6 +113,7 @@ mod address;
 mod admission;
 mod advertised;
 mod advice;
+mod all_reduce;
 mod backoff;
 mod builder;
 mod busy_poll;

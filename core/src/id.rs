@@ -168,7 +168,7 @@ pub struct ProtocolVersion(pub u16);
 
 impl ProtocolVersion {
     /// What this crate speaks.
-    pub const CURRENT: Self = Self(8);
+    pub const CURRENT: Self = Self(7);
 }
 
 impl fmt::Display for ProtocolVersion {

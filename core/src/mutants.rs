@@ -33,14 +33,12 @@ mutants! {
     OwnLengthTakenForAll = "own-length-taken-for-all",
     /// A broadcast starts although its root has left: nobody has what the others wait for.
     RootNotAsked = "root-not-asked",
-    /// The master commits when all but one have voted: somebody is told to keep a result that it does
-    /// not have.
+    /// The master commits when all but one have voted: somebody is told to keep a result that it lacks.
     CommitBeforeLastVote = "commit-before-last-vote",
     /// A participant that dies before its vote counts as having voted yes: a reduce is committed
     /// although one of its contributors never said that it was done.
     DeathCountsAsVote = "death-counts-as-vote",
-    /// A participant's death withdraws the vote that it had cast: a reduce that was whole everywhere
-    /// is done again.
+    /// A participant's death withdraws the vote that it had cast: a reduce that was whole everywhere is done again.
     StandingVoteWithdrawn = "standing-vote-withdrawn",
     /// A participant's death before its vote is overlooked: the others wait for its vote for ever.
     DeathMidReduceMissed = "death-mid-reduce-missed",

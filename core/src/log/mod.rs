@@ -58,7 +58,7 @@ use siphasher::sip::SipHasher24;
 
 /// Version of the format. It grows when the layout changes, and when the machines' inputs, outputs or
 /// configurations do.
-pub const FORMAT: u16 = 10;
+pub const FORMAT: u16 = 9;
 
 /// Longest body of a frame. One input can lead to a plan for each of a thousand peers.
 pub const BODY_MAX: usize = 256 * 1024 * 1024;

@@ -322,6 +322,42 @@ fn a_master_that_tells_lengths_which_cannot_be_misbehaves_and_nothing_runs() {
 }
 
 #[test]
+fn what_runs_knows_the_sum_of_all_weights_and_a_sum_that_cannot_be_is_no_sense() {
+    for (own, total, runs) in [
+        (Some(3), 8, true),
+        (Some(3), 3, true),
+        (Some(0), 5, true),
+        // Less than its own, nothing, and weights that nobody asked for.
+        (Some(3), 2, false),
+        (Some(3), 0, false),
+        (Some(0), 0, false),
+        (None, 8, false),
+    ] {
+        let mut desk = Desk::accepted();
+        let op = own.map_or(ReduceOp::Sum, |own| ReduceOp::WeightedAvg { own, total: 0 });
+        let spec = CollectiveSpec { op, ..spec() };
+        let tag = Tag(1);
+        desk.calls(Call::Initiate { tag, spec });
+
+        let out = desk.hears(ToPeer::Commence {
+            tag,
+            seq: Seq(9),
+            algorithm: algorithm(),
+            lengths: Lengths::NONE,
+            total_weight: total,
+        });
+
+        let known = out.iter().find_map(|order| match order {
+            PeerOutput::RunPlan { spec, .. } => Some(spec.op),
+            _ => None,
+        });
+        let expected = own.map(|own| ReduceOp::WeightedAvg { own, total });
+        assert_eq!(known, expected.filter(|_| runs), "{own:?} of {total}");
+        assert_eq!(out.contains(&PeerOutput::Close), !runs);
+    }
+}
+
+#[test]
 fn lengths_for_buffers_that_have_one_are_no_sense() {
     let mut desk = Desk::accepted();
     desk.calls(initiate(1));

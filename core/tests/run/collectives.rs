@@ -298,6 +298,33 @@ fn all_get_what_each_has_however_much_that_is() {
     }
 }
 
+/// The reference adds the weights as well, and compares what all are told.
+#[test]
+fn an_average_with_weights_starts_unless_all_weights_are_zero() {
+    let cases = [[3, 0, 5], [u32::MAX; 3], [0, 0, 1], [0, 0, 0]];
+    for (seed, weights) in (1..).zip(cases) {
+        let mut run = Run::with_accepted_peers(seed, 3);
+
+        for (no, own) in (0..3).zip(weights) {
+            let op = ReduceOp::WeightedAvg { own, total: 0 };
+            let spec = CollectiveSpec { op, ..ring_spec() };
+            run.call(no, Call::Initiate { tag: Tag(1), spec });
+        }
+        run.settle();
+
+        let all: Vec<PeerId> = (0..3).map(|no| run.id(no)).collect();
+        let why = || CallError::CollectiveRefused {
+            tag: Tag(1),
+            reason: CollectiveRefusal::NoWeight,
+        };
+        let is_nothing = weights == [0; 3];
+        let expected = if is_nothing { Err(why()) } else { Ok(all) };
+        for no in 0..3 {
+            assert_eq!(result(&mut run, no), expected, "{weights:?}");
+        }
+    }
+}
+
 /// What was not allowed is, once one of them has less.
 #[test]
 fn who_would_gather_more_than_all_allow_hears_how_much_and_nothing_starts() {

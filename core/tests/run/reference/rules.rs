@@ -415,7 +415,7 @@ fn disagreement(votes: &BTreeMap<PeerId, CollectiveSpec>) -> Option<CollectiveRe
         let differs = |spec: &CollectiveSpec| match field {
             SpecField::Kind => spec.kind.to_string() != wanted.kind.to_string(),
             SpecField::Root => spec.kind.root() != wanted.kind.root(),
-            SpecField::Operation => spec.op != wanted.op,
+            SpecField::Operation => spec.op.to_string() != wanted.op.to_string(),
             SpecField::ElementType => spec.element != wanted.element,
             SpecField::Count => spec.count != wanted.count,
             SpecField::Quantization => spec.quantization != wanted.quantization,
