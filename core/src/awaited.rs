@@ -1,7 +1,7 @@
-//! Who a peer waits for: the answer to [`WhoIsAwaited`](crate::messages::ToMaster::WhoIsAwaited).
+//! The peers for which a peer waits: the answer to [`WhoIsAwaited`](crate::messages::ToMaster::WhoIsAwaited).
 //!
-//! The master computes it from what it knows at that moment, and changes nothing. It is about calls that others have not
-//! made; what has begun and moves bytes has its own deadlines.
+//! The master computes it from its current state, and changes nothing. It covers calls that other peers have not
+//! made. Operations that run have their own deadlines.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -13,16 +13,16 @@ use crate::id::{PeerId, Tag};
 use crate::name::NamedPeer;
 use crate::peer::Kind;
 
-/// Most entries of one [`Awaited`].
+/// Maximum number of entries of one [`Awaited`].
 pub const WAITS_MAX: usize = 16;
 
-/// Most peers that one [`Wait`] names.
+/// Maximum number of peers that one [`Wait`] names.
 pub const WAITED_FOR_MAX: usize = 16;
 
-/// Everything that a peer waits for others to call.
+/// All waits of a peer for calls of other peers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Awaited {
-    /// At most [`WAITS_MAX`]: of collectives those with the lowest tags.
+    /// At most [`WAITS_MAX`]. Of collectives, those with the lowest tags.
     pub waits: Vec<Wait>,
 }
 
@@ -47,16 +47,16 @@ pub struct Awaited {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Wait {
-    /// What the peer that asks has called.
+    /// The call of the peer that asks.
     pub call: AwaitedCall,
-    /// Who has not called it, in the order of their numbers: at most [`WAITED_FOR_MAX`].
+    /// The peers that have not made it, in the order of their ids, at most [`WAITED_FOR_MAX`].
     pub peers: Vec<NamedPeer>,
-    /// How many have not called it beyond those.
+    /// Number of further peers that have not made it.
     pub others: u32,
 }
 
 impl Wait {
-    /// How many peers have not made the call.
+    /// Number of peers that have not made the call.
     #[must_use]
     pub fn count(&self) -> usize {
         let others = usize::try_from(self.others).unwrap_or(usize::MAX);
@@ -64,11 +64,11 @@ impl Wait {
     }
 }
 
-/// What a peer has called and others have not.
+/// A call that a peer has made and others have not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AwaitedCall {
-    /// `connect`: to be admitted, the members have to call `update_topology`. If no member has called anything since it
-    /// was admitted, one that calls is enough.
+    /// `connect`: to admit the peer, the members have to call `update_topology`. If no member has made a call since
+    /// its admission, one member's call is enough.
     Connect,
     /// `update_topology`
     UpdateTopology,
@@ -80,15 +80,15 @@ pub enum AwaitedCall {
     SyncSharedState,
     /// A collective.
     Collective {
-        /// The user's name for it.
+        /// The tag.
         tag: Tag,
-        /// Of which kind it is.
+        /// The kind of the collective.
         kind: CollectiveKind,
     },
 }
 
 impl AwaitedCall {
-    /// The call, as the peer machine names it.
+    /// The kind of the call, as in the peer machine.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self {

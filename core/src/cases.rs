@@ -5,7 +5,7 @@ use proptest::test_runner::Config;
 #[path = "../tests/support/replayable.rs"]
 mod replayable;
 
-/// So many of them. `PROPTEST_RNG_SEED` names others.
+/// This many cases. `PROPTEST_RNG_SEED` selects others.
 pub(crate) fn cases(count: u32) -> Config {
     Config {
         failure_persistence: Config::default().failure_persistence,

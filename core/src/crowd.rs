@@ -1,10 +1,10 @@
-//! A bounded number of visitors, of whom those that come in a crowd push out each other.
+//! A bounded collection of connections, in which those of the busiest address are dropped first.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
 use crate::origin::Origin;
 
-/// Visitors in the order in which they came, and from where.
+/// Connections in the order of their arrival, each with its address.
 #[derive(Debug)]
 pub struct Crowd<T> {
     room: usize,
@@ -12,7 +12,7 @@ pub struct Crowd<T> {
 }
 
 impl<T> Crowd<T> {
-    /// Nobody is here; so many may be.
+    /// An empty collection for `room` connections.
     #[must_use]
     pub const fn new(room: usize) -> Self {
         Self {
@@ -21,8 +21,8 @@ impl<T> Crowd<T> {
         }
     }
 
-    /// One more. Where there are too many the oldest of the origin that has the most has to go: of several
-    /// such origins the one whose oldest came first.
+    /// Adds a connection. If there are more than `room`, removes and returns the oldest one of the address with the
+    /// most connections. If several addresses have the most, that of the address whose oldest came first.
     pub fn push(&mut self, from: Origin, visitor: T) -> Option<T> {
         self.visitors.push_back((from, visitor));
         if self.visitors.len() <= self.room {
@@ -39,12 +39,12 @@ impl<T> Crowd<T> {
         self.visitors.remove(oldest).map(|(_, visitor)| visitor)
     }
 
-    /// Lets those go of whom this is not true.
+    /// Keeps only the connections for which `stays` returns `true`.
     pub fn retain(&mut self, mut stays: impl FnMut(&mut T) -> bool) {
         self.visitors.retain_mut(|(_, visitor)| stays(visitor));
     }
 
-    /// All of them, in their order. Nobody is left.
+    /// Removes and returns all of them, in order.
     pub fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
         let visitors = core::mem::take(&mut self.visitors);
         visitors.into_iter().map(|(_, visitor)| visitor)

@@ -1,5 +1,5 @@
-//! What a collective computes: its kind, element types, operations, quantization, and where two peers' wishes
-//! for the same tag differ.
+//! The specification of a collective: its kind, element type, operation and quantization, and the fields in which two
+//! peers differ for the same tag.
 
 use core::fmt;
 use core::mem::discriminant;
@@ -9,43 +9,44 @@ use crate::id::{Membership, PeerId};
 use crate::lengths::Lengths;
 use crate::plan::Algorithm;
 
-/// What a collective does with the buffers of its participants, all of which have the same number of elements, but for
+/// The kind of a collective. The buffers of all participants have the same number of elements, except for
 /// [`AllGatherV`](Self::AllGatherV).
 ///
-/// A buffer is divided into as many *shards* as there are participants ([`Shards`](crate::plan::Shards)), and each
-/// participant has one. The root is named by `Root`: by its peer, or, in a [`Plan`](crate::plan::Plan), by its rank.
+/// A buffer is divided into as many *shards* as there are participants ([`Shards`](crate::plan::Shards)), one for
+/// each. The `Root` names the root by its peer, or, in a [`Plan`](crate::plan::Plan), by its rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum CollectiveKind<Root = PeerId> {
-    /// All end with the combination of all contributions.
+    /// All participants end with the combination of all contributions.
     AllReduce,
-    /// Each ends with its shard of the combination of all contributions, in its place; the rest of its buffer stays as
-    /// it was.
+    /// Each participant ends with its shard of the combination of all contributions, in its place. The rest of its
+    /// buffer is unchanged.
     ReduceScatter,
-    /// Each contributes its shard, and all end with all shards.
+    /// Each participant contributes its shard, and all end with all shards.
     AllGather {
-        /// Who took part when the shards were laid out. If these are not the participants, it does not start: what was
-        /// computed for one shard must not be taken for another.
+        /// The participants for which the shards were laid out. If the actual participants differ, the collective
+        /// does not start: the content of one shard must not be taken for another.
         laid_out_for: Membership,
     },
-    /// Each contributes any number of elements, and all end with all contributions, in the order of the ranks, as in
-    /// `MPI_Allgatherv`. The [`Lengths`] of the contributions are known when it starts.
+    /// Each participant contributes any number of elements, and all end with all contributions, in the order of the
+    /// ranks, as in `MPI_Allgatherv`. The [`Lengths`] of the contributions are known when it starts.
     AllGatherV {
-        /// Number of elements that this peer contributes, zero included. It need not be the same on all peers.
+        /// Number of elements that this peer contributes; zero is permitted. It may differ between peers.
         own: u64,
-        /// Limit of the number of elements of all contributions together. If they have more, it does not start.
+        /// Maximum number of elements of all contributions together. If there are more, the collective does not
+        /// start.
         limit: u64,
     },
-    /// All end with what the root has.
+    /// All participants end with the buffer of the root.
     Broadcast {
-        /// Whose buffer it is.
+        /// The root.
         root: Root,
     },
-    /// Nothing travels: it is over once all have called it.
+    /// No data is sent. It ends once all participants have called it.
     Barrier,
 }
 
 impl<Root> CollectiveKind<Root> {
-    /// Whether contributions are combined. If not, the operation is [`ReduceOp::Sum`] and says nothing.
+    /// Whether contributions are combined. If not, the operation is [`ReduceOp::Sum`] and has no meaning.
     #[must_use]
     pub const fn reduces(&self) -> bool {
         match self {
@@ -57,7 +58,7 @@ impl<Root> CollectiveKind<Root> {
         }
     }
 
-    /// Whether all participants end with the shards of all, each of which another participant has at some time.
+    /// Whether all participants end with the shards of all, each of which one other participant holds at some time.
     #[must_use]
     pub const fn gathers(&self) -> bool {
         match self {
@@ -79,7 +80,7 @@ impl<Root> CollectiveKind<Root> {
         }
     }
 
-    /// Who took part when the shards were laid out that it gathers.
+    /// The participants for which the gathered shards were laid out.
     #[must_use]
     pub const fn laid_out_for(&self) -> Option<Membership> {
         match self {
@@ -92,8 +93,8 @@ impl<Root> CollectiveKind<Root> {
         }
     }
 
-    /// How many elements this peer contributes, and how many all peers may contribute together. `None`: all buffers have
-    /// the same length.
+    /// Number of elements that this peer contributes, and the maximum of all peers together. `None` if all buffers
+    /// have the same length.
     #[must_use]
     pub const fn own_and_limit(&self) -> Option<(u64, u64)> {
         match self {
@@ -108,7 +109,7 @@ impl<Root> CollectiveKind<Root> {
 }
 
 impl CollectiveKind {
-    /// The same among these peers, by rank. `None`: the root is not one of them.
+    /// The same kind among these peers, by rank. `None` if the root is not one of them.
     ///
     /// ```
     /// use pccl_core::element::CollectiveKind;
@@ -201,7 +202,7 @@ impl ElementType {
         }
     }
 
-    /// Is it a float, of any size? Only floats can be quantized.
+    /// Whether it is a float of any size. Only floats can be quantized.
     ///
     /// ```
     /// use pccl_core::element::ElementType;
@@ -248,17 +249,17 @@ impl fmt::Display for ElementType {
     }
 }
 
-/// How the contributions of the peers become one value, element by element.
+/// How the contributions of the peers are combined, element by element.
 ///
-/// - Integer sums and products wrap. [`Avg`](Self::Avg) sums, then divides once by the number of
-///   contributors; integer division truncates towards zero, and a sum that has wrapped stays wrapped.
-/// - Float sums and products are rounded to nearest at each contribution; halves are added, multiplied
-///   and divided in `f32`, and rounded to the half once per contribution.
-/// - A NaN in any contribution gives NaN, also of [`Max`](Self::Max) and [`Min`](Self::Min): positive,
-///   quiet, no payload. The maximum of the two zeros is `+0`, their minimum `-0`.
+/// - Integer sums and products wrap. [`Avg`](Self::Avg) sums, then divides once by the number of contributors;
+///   integer division truncates towards zero, and a sum that has wrapped stays wrapped.
+/// - Float sums and products are rounded to nearest at each contribution. Halves are added, multiplied and divided in
+///   `f32`, and rounded to the half once per contribution.
+/// - A NaN in any contribution gives NaN, also for [`Max`](Self::Max) and [`Min`](Self::Min): positive, quiet, no
+///   payload. The maximum of the two zeros is `+0`, their minimum `-0`.
 /// - [`WeightedAvg`](Self::WeightedAvg) multiplies each contribution by its weight over the sum of all weights, rounds
-///   it to the type (halves in `f32` before), and sums. A contribution of weight zero counts as zeros, whatever it holds.
-/// - The only contributor of a collective keeps its contribution bit by bit.
+///   it to the type (halves to `f32` before), and sums. A contribution of weight zero counts as zeros, whatever it holds.
+/// - If there is only one contributor, its contribution is unchanged, bit by bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum ReduceOp {
@@ -308,36 +309,35 @@ impl fmt::Display for ReduceOp {
     }
 }
 
-/// How floats are quantized for their way from rank to rank: fewer bits per element, at the price of
-/// precision.
+/// How floats are quantized between ranks: fewer bits per element, at the price of precision.
 ///
 /// # Frames
-/// Elements are quantized frame by frame, each with parameters of its own, so what is lost depends on
-/// how far the elements of one frame lie apart. A buffer is cut into a shard for each rank, a shard into a chunk
-/// for each lane in use, and a chunk into frames of 65,536 elements; the last frame of a
-/// chunk has what is left. Each rank on a chunk's way decodes a frame, reduces in `f32` (`f64` for `F64`)
-/// and encodes the result anew. An element becomes the nearest value of its frame's grid.
+/// Elements are quantized frame by frame, and each frame has its own parameters. So the error depends on the range of
+/// the elements of one frame. A buffer is cut into a shard for each rank, a shard into a chunk for each lane in use,
+/// and a chunk into frames of 65,536 elements; the last frame of a chunk has the rest. Each rank on a chunk's way
+/// decodes a frame, reduces in `f32` (`f64` for `F64`), and encodes the result again. An element becomes the nearest
+/// value of its frame's grid.
 ///
 /// # Infinity and NaN
-/// One contribution, or one sum on the way, that is infinite or NaN makes all elements of its frame NaN
-/// in the result; with [`Blockwise4`](Self::Blockwise4) only those of its block of 64 elements.
+/// If one contribution, or one partial sum, is infinite or NaN, all elements of its frame are NaN in the result. With
+/// [`Blockwise4`](Self::Blockwise4) only those of its block of 64 elements are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Quantization {
-    /// Frames carry the elements as they are.
+    /// Elements are sent unchanged.
     None,
     /// A grid from the smallest to the largest element of a frame.
     MinMax {
         /// Type of the elements on the wire: `U8` (256 grid values) or `U16` (65,536).
         to: ElementType,
     },
-    /// A grid of 256 values from the smallest to the largest element of a frame that includes zero:
-    /// zero stays exactly zero. Its parameters are a zero point and a scale.
+    /// A grid of 256 values from the smallest to the largest element of a frame and zero: zero stays exactly zero.
+    /// Its parameters are a zero point and a scale.
     ZeroPointScale {
         /// Type of the elements on the wire: `U8` or `I8`.
         to: ElementType,
     },
-    /// Four bits per element: a grid of 16 values from the smallest to the largest element of each block
-    /// of 64, of which the last in a frame has what is left.
+    /// Four bits per element: a grid of 16 values from the smallest to the largest element of each block of 64. The
+    /// last block of a frame has the rest.
     Blockwise4,
 }
 
@@ -352,47 +352,47 @@ impl fmt::Display for Quantization {
     }
 }
 
-/// What one peer asks for under a tag. All peers of the group must ask for the same.
+/// The specification of a collective under a tag. All peers of the group must specify the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CollectiveSpec {
-    /// What is done with the buffers.
+    /// The kind.
     pub kind: CollectiveKind,
     /// The operation; [`ReduceOp::Sum`] if the kind [reduces](CollectiveKind::reduces) nothing.
     pub op: ReduceOp,
     /// Type of the elements.
     pub element: ElementType,
-    /// Number of elements of the whole buffer, zero included. Of an [`AllGatherV`](CollectiveKind::AllGatherV) zero until
-    /// the [lengths](Self::of_lengths) are known.
+    /// Number of elements of the whole buffer; zero is permitted. For an [`AllGatherV`](CollectiveKind::AllGatherV)
+    /// it is zero until the [lengths](Self::of_lengths) are known.
     pub count: u64,
-    /// How the elements are quantized on their way.
+    /// How the elements are quantized between ranks.
     pub quantization: Quantization,
-    /// How the data is to travel, if it can. `None`: the master chooses.
+    /// The requested algorithm, which is used if possible. `None`: the master chooses.
     pub algorithm: Option<Algorithm>,
-    /// Whether contributions are combined in the order of the peers' ids, whatever the ring and whatever the algorithm; false
-    /// if the kind [reduces](CollectiveKind::reduces) nothing. What is ordered is not quantized.
+    /// Whether contributions are combined in the order of the peers' ids, on any ring and with any algorithm. `false`
+    /// if the kind does not [reduce](CollectiveKind::reduces). Must not be combined with quantization.
     pub ordered: bool,
 }
 
-/// The part of a [`CollectiveSpec`] on which peers differ.
+/// A field of a [`CollectiveSpec`] in which peers may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum SpecField {
-    /// All-reduce against broadcast, say.
+    /// For example an all-reduce and a broadcast.
     Kind,
     /// Broadcasts from different peers.
     Root,
-    /// Sum against max, say.
+    /// For example a sum and a maximum.
     Operation,
-    /// `f32` against `f64`, say.
+    /// For example `f32` and `f64`.
     ElementType,
-    /// Buffers of different length.
+    /// Different lengths of the buffer.
     Count,
-    /// Quantized against not, or in different ways.
+    /// Quantized and not, or quantized differently.
     Quantization,
-    /// Different wishes of how the data travels.
+    /// Different requested algorithms.
     Algorithm,
     /// Different limits of an all-gather of different lengths.
     Limit,
-    /// Combined in the order of the peers' ids against in any order.
+    /// In the order of the peers' ids, and in any order.
     Ordered,
 }
 
@@ -427,7 +427,7 @@ impl fmt::Display for SpecField {
     }
 }
 
-/// What a peer asks for in one field of its [`CollectiveSpec`]. Its text says where two peers differ.
+/// The value of one field of a [`CollectiveSpec`]. Its text is part of the message that says where two peers differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum SpecValue {
@@ -462,7 +462,7 @@ impl fmt::Display for SpecValue {
 }
 
 impl CollectiveSpec {
-    /// What it asks for in this field.
+    /// The value of this field.
     #[must_use]
     pub const fn value(&self, field: SpecField) -> SpecValue {
         match field {
@@ -478,7 +478,7 @@ impl CollectiveSpec {
         }
     }
 
-    /// The first field in which the two differ, or `None` where they ask for the same.
+    /// The first field in which the two differ. `None` if they are equal.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<SpecField> {
         SpecField::ALL
@@ -486,7 +486,7 @@ impl CollectiveSpec {
             .find(|field| self.differs_in(other, *field))
     }
 
-    /// Do the two differ in this field?
+    /// Whether the two differ in this field.
     #[must_use]
     pub fn differs_in(&self, other: &Self, field: SpecField) -> bool {
         match field {
@@ -509,8 +509,8 @@ impl CollectiveSpec {
         }
     }
 
-    /// The same with the number of elements of all contributions, which have these lengths. `None`: their sum is beyond the
-    /// limit, or the kind takes no lengths.
+    /// The same specification with the number of elements of all contributions, which have these lengths. `None` if
+    /// their sum exceeds the limit, or if the kind takes no lengths.
     ///
     /// ```
     /// use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};

@@ -1,4 +1,4 @@
-//! Newtypes for everything that has a number, so that two numbers never change places.
+//! Newtypes for everything that has a number, so that two numbers are never confused.
 
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ macro_rules! number {
 }
 
 number!(
-    /// A peer of a run. Given by the master in the order of arrival, never used twice in a run.
+    /// A peer of a run. The master assigns ids in the order of arrival, and never reuses one in a run.
     PeerId(u64), "peer"
 );
 number!(
@@ -36,44 +36,44 @@ number!(
     ConnId(u64), "connection"
 );
 number!(
-    /// A peer group: the peers that reduce and share state together. Chosen by the peer.
+    /// A peer group: the peers that reduce and share state together. The peer chooses it.
     GroupId(u32), "group"
 );
 number!(
-    /// One membership with its rings. The ring of an epoch never changes: another ring is another
-    /// epoch. Zero is the epoch before the first ring.
+    /// A version of the membership with its rings. The ring of an epoch never changes: another ring is another epoch.
+    /// Zero is the epoch before the first ring.
     Epoch(u64), "epoch"
 );
 number!(
-    /// One attempt at something that peers do together and report on: connecting a ring, measuring
-    /// bandwidth, moving shared state. A report about an earlier round is out of date.
+    /// One attempt at something that peers do together and report on: connecting a ring, measuring bandwidth, moving
+    /// shared state. A report about an earlier round is stale.
     Round(u64), "round"
 );
 number!(
-    /// The user's name for a collective. Unique among the collectives of a group that run together.
+    /// The user's number for a collective. Unique among the concurrent collectives of a group.
     Tag(u64), "tag"
 );
 number!(
-    /// The master's number for one execution of a collective; every data frame carries it.
+    /// The master's number for one execution of a collective. Every data frame carries it.
     Seq(u64), "operation"
 );
 number!(
-    /// A call of the user, from when it is made until it is answered or given up. Chosen by the driver; no two
-    /// calls that are open at one peer have the same.
+    /// A call of the user, until it is answered or given up. The driver chooses it; no two open calls of a peer have
+    /// the same.
     CallId(u64), "call"
 );
 number!(
-    /// Version of the shared state: grows by exactly one per committed advance.
+    /// The version of the shared state. It grows by exactly one per committed step.
     Revision(u64), "revision"
 );
 number!(
-    /// Position of an entry in the shared state's entries sorted by name.
+    /// The position of an entry in the shared state, whose entries are sorted by name.
     EntryIndex(u32), "entry"
 );
 
-/// A one-time permission to open lanes to a peer, minted by the master for one pair and one round.
+/// A one-time permission to open lanes to a peer, which the master mints for one pair and one round.
 ///
-/// `Debug` hides the value: it is a secret between the two peers and the master.
+/// `Debug` hides the value: it is a secret of the two peers and the master.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ticket(pub u128);
 
@@ -83,11 +83,10 @@ impl fmt::Debug for Ticket {
     }
 }
 
-/// Who a process is: the public key that its transport proves it to have. The machines compare it and pass
-/// it on; what the bytes mean is the transport's business.
+/// The identity of a process: the public key that its transport proves. The machines compare identities and pass them
+/// on; only the transport interprets the bytes.
 ///
-/// `Debug` and `Display` show the first 4 bytes in hexadecimal digits, enough to tell the peers of a run
-/// apart.
+/// `Debug` and `Display` show the first 4 bytes in hexadecimal, enough to distinguish the peers of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Identity(pub [u8; 32]);
 
@@ -107,8 +106,7 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Which peers a group consists of, in whatever order: two groups of different peers have one number with a chance of
-/// one in 2⁶⁴.
+/// The members of a group, in any order. Two different groups have the same number with a probability of one in 2⁶⁴.
 ///
 /// ```
 /// use pccl_core::id::{Membership, PeerId};
@@ -122,7 +120,7 @@ impl fmt::Debug for Identity {
 pub struct Membership(pub u64);
 
 impl Membership {
-    /// That of these peers.
+    /// The membership of these peers.
     #[must_use]
     pub fn of(peers: &[PeerId]) -> Self {
         let sum = |sum: u64, peer: &PeerId| sum.wrapping_add(mix(peer.0));
@@ -130,8 +128,8 @@ impl Membership {
     }
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014): near
-/// numbers become numbers that have nothing in common.
+/// The finalizer of SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014): it
+/// maps near numbers to unrelated numbers.
 const fn mix(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -141,20 +139,18 @@ const fn mix(number: u64) -> u64 {
 
 /// Hash of one entry's content: the first 16 bytes of its BLAKE3 hash, as a little-endian number.
 ///
-/// Equal hashes stand for equal content, in the election and on arrival: what a neighbour sent is
-/// taken if it has the hash that the plan names. So it has to be out of anybody's reach to find other
-/// content of a given hash, which takes 2¹²⁸ tries. By accident two of n contents have the same hash
-/// with a chance of n² / 2¹²⁹.
+/// Equal hashes count as equal content, in the election and on arrival: a peer accepts content if it has the hash of
+/// the plan. So nobody must be able to find other content of a given hash, which takes 2¹²⁸ tries. By accident two of
+/// n contents have the same hash with a probability of n² / 2¹²⁹.
 ///
-/// 16 of the 32 bytes are kept because the master holds, and sends, one hash for each entry of each
-/// peer. What that costs: two contents of the same hash, both chosen by whoever wants them, take 2⁶⁴
-/// tries instead of 2¹²⁸. A peer that went to that expense and whose content is then elected could
-/// give one of the two to some peers and the other one to others.
+/// 16 of the 32 bytes are kept, because the master holds and sends one hash for each entry of each peer. The price:
+/// an attacker who chooses both contents finds two of the same hash in 2⁶⁴ tries, not 2¹²⁸. If such a peer's content
+/// is then elected, the peer could give one of the two to some peers and the other one to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ContentHash(pub u128);
 
 impl ContentHash {
-    /// Of content with this BLAKE3 hash.
+    /// The hash of content with this BLAKE3 hash.
     #[must_use]
     pub fn from_blake3(hash: [u8; 32]) -> Self {
         let kept = hash.iter().take(16).rev();
@@ -162,12 +158,12 @@ impl ContentHash {
     }
 }
 
-/// Version of the protocol. Peers and master of one run speak the same.
+/// Version of the protocol. All peers and the master of a run have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ProtocolVersion(pub u16);
 
 impl ProtocolVersion {
-    /// What this crate speaks.
+    /// The version of this crate.
     pub const CURRENT: Self = Self(7);
 }
 

@@ -1,31 +1,31 @@
 //! The protocol of pccl as plain values: no sockets, clocks, threads or randomness inside.
 //!
-//! A run has one [`Master`](master::Master), which keeps membership and decides, and any number of
-//! [`Peer`](peer::Peer)s, which move the data among themselves. Both are state machines: facts go in
-//! through `handle`, orders come out as a list, and a state is a value that can be cloned, hashed and
-//! compared. The same types run in production and are explored by the model checker.
+//! A run has one [`Master`](master::Master), which keeps the membership and decides, and any number of
+//! [`Peer`](peer::Peer)s, which move the data among themselves. Both are state machines: `handle` takes a fact, and
+//! appends orders to a list. A state is a value that can be cloned, hashed and compared. The model checker explores
+//! the same types that run in production.
 //!
 //! | module | what it is for |
 //! |---|---|
 //! | [`id`] | newtypes for everything that has a number |
-//! | [`element`] | element types, reduction operations, what a collective computes |
-//! | [`messages`] | everything that master and peers tell each other |
+//! | [`element`] | element types, reduction operations, the specification of a collective |
+//! | [`messages`] | the messages between master and peers |
 //! | [`states`] | the states of a connection and of a collective, and the table of legal transitions |
 //! | [`master`] | the deciding machine |
 //! | [`peer`] | the machine beside each training process |
-//! | [`plan`] | who moves what in a collective: the exact list for one rank and one operation |
+//! | [`plan`] | data movement of a collective: the exact list for one rank and one operation |
 //! | [`tour`] | choosing the order of a ring |
-//! | [`wire`] | bytes: preambles, control frames, data-frame headers |
-//! | [`transport`] | the port that lanes come through, and reading and writing them |
+//! | [`wire`] | the wire format: preambles, control frames, data-frame headers |
+//! | [`transport`] | the transport traits, and reading and writing whole pieces over lanes |
 //! | [`ticket`] | minting the secrets that permit a lane |
-//! | [`site`] | where peers are: which of them are near each other |
-//! | [`name`] | what users call their peers |
-//! | [`awaited`] | whom a peer waits for |
-//! | [`origin`] | what counts as one address where visitors are counted |
-//! | [`seldom`] | lines of a log that anybody can cause, one now and then |
-//! | [`timers`] | a queue of deadlines for whoever drives a machine |
-//! | `mutants` | mistakes to check the model checker with; only with the feature of that name |
-//! | [`log`] | what a machine heard and said, written down and replayed |
+//! | [`site`] | sites: which peers are near each other |
+//! | [`name`] | the names that users give their peers |
+//! | [`awaited`] | the peers for which a peer waits |
+//! | [`origin`] | counting connections by remote address |
+//! | [`seldom`] | rate limiting of log lines that remote peers can cause |
+//! | [`timers`] | a queue of deadlines for drivers |
+//! | `mutants` | deliberate mistakes that the model checker must find; only with the feature of that name |
+//! | [`log`] | recording and replaying the inputs and outputs of a machine |
 #![no_std]
 #![forbid(unsafe_code)]
 // Every (state, message) pair is decided, and nothing read from a socket can panic.

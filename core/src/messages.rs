@@ -1,7 +1,7 @@
-//! Everything that master and peers tell each other over the control connection.
+//! All messages between master and peers over the control connection.
 //!
-//! One message is one control frame (see [`wire`](crate::wire)). The first message of a peer is
-//! [`ToMaster::Hello`]; the master's first is [`ToPeer::Welcome`] or [`ToPeer::Refused`].
+//! One message is one control frame (see [`wire`](crate::wire)). The first message of a peer is [`ToMaster::Hello`];
+//! the master's first is [`ToPeer::Welcome`] or [`ToPeer::Refused`].
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -21,34 +21,34 @@ use crate::site::SiteName;
 use crate::states::{ConnectionState, Event};
 use crate::topology::{BrokenLinks, LaneFailure, Layout, LinkId, LinkOrder, Topology};
 
-/// How a peer introduces itself.
+/// The introduction of a peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Hello {
-    /// What the peer speaks.
+    /// The protocol version of the peer.
     pub protocol: ProtocolVersion,
-    /// The group it wants to work in.
+    /// The group that the peer joins.
     pub group: GroupId,
-    /// The port where it accepts lanes.
+    /// The port on which it accepts lanes.
     pub port: u16,
-    /// The address where others reach it; `None`: the one that the master sees.
+    /// The address at which others reach it. `None`: the address that the master sees.
     pub advertise: Option<IpAddr>,
-    /// How many lanes per ring edge its transport would like, at least one.
+    /// Number of lanes per ring edge that its transport wants, at least one.
     pub lanes: u16,
-    /// The site that it is at.
+    /// The site of the peer.
     pub site: SiteName,
-    /// What its user calls it.
+    /// The name that its user gives it.
     pub name: PeerName,
 }
 
-/// From a peer to the master.
+/// A message from a peer to the master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ToMaster {
     /// The first message.
     Hello(Hello),
-    /// Vote: admit who waits, and rebuild what is broken.
+    /// Vote: admit the waiting newcomers, and rebuild broken links.
     UpdateTopology {
-        /// Of the ring that the peer is on. A vote on an older ring than that of its group means nothing: a
-        /// ring that was announced meanwhile has answered it.
+        /// The epoch of the peer's ring. A vote with an older epoch than that of the group's ring is ignored: the
+        /// announcement of the newer ring was its answer.
         epoch: Epoch,
         /// Links that have lost a lane.
         broken: BrokenLinks,
@@ -57,37 +57,37 @@ pub enum ToMaster {
     LinkUp {
         /// The round of the order.
         round: Round,
-        /// Which link.
+        /// The link.
         link: LinkId,
     },
-    /// The lanes of one link of `EstablishLinks`, which this end was to open, could not be brought up. The other
-    /// end has no such report.
+    /// The lanes of one link of `EstablishLinks`, which this end was to open, did not come up. The other end does not
+    /// report it.
     LinkFailed {
         /// The round of the order.
         round: Round,
-        /// Which link.
+        /// The link.
         link: LinkId,
-        /// What happened.
+        /// The reason.
         failure: LaneFailure,
     },
-    /// Vote: does anybody wait to be admitted? Legal in every state of an accepted peer.
+    /// Vote: whether newcomers wait to be admitted. Legal in every state of an accepted peer.
     ArePeersPending,
-    /// Vote: measure bandwidths and choose better rings.
+    /// Vote: measure the paths, and choose better rings.
     OptimizeTopology,
-    /// A measurement.
+    /// One measurement.
     Measured {
         /// The round of the order.
         round: Round,
-        /// Who received.
+        /// The receiver of the measured edge.
         to: PeerId,
-        /// What this peer found when sending there.
+        /// The measurement, by this peer as the sender.
         measured: Measurement,
     },
-    /// The ordered measurements are over. Those not reported count as unreachable.
+    /// The ordered measurements are over. Edges without a report count as unreachable.
     ProbesDone {
         /// The round of the order.
         round: Round,
-        /// False: this peer could not measure at all; the optimization fails for everybody.
+        /// Whether this peer could measure at all. If not, the optimization fails on all peers.
         ok: bool,
     },
     /// Vote: bring the group's shared state to one content.
@@ -96,108 +96,109 @@ pub enum ToMaster {
     SharedStateDone {
         /// The round of the plan.
         round: Round,
-        /// Everything arrived whole and right (or was served).
+        /// Whether all content arrived complete and correct, or was served.
         ok: bool,
-        /// Of a peer that could not serve: whom. `None`: it does not say.
+        /// The peer that could not be served, on a serving peer. `None`: not said.
         with: Option<PeerId>,
     },
     /// Vote: start the collective of this tag.
     InitiateCollective {
-        /// The user's name for it.
+        /// The tag.
         tag: Tag,
-        /// What to compute.
+        /// The specification of the collective.
         spec: CollectiveSpec,
-        /// The epoch of the ring that the peer has.
+        /// The epoch of the peer's ring.
         epoch: Epoch,
         /// Links that have lost a lane.
         broken: BrokenLinks,
     },
-    /// Vote: this peer's plan is over.
+    /// Vote on the outcome: this peer's plan is over.
     CompleteCollective {
-        /// Which execution.
+        /// The execution.
         seq: Seq,
-        /// How it ended here.
+        /// The outcome on this peer.
         outcome: PlanOutcome,
         /// Links that have lost a lane.
         broken: BrokenLinks,
     },
-    /// Take a vote to start a collective back. Answered by `CollectiveRefused`, unless everybody had
-    /// voted already: then the collective has started.
+    /// Withdraws a vote to start a collective. The master answers with `CollectiveRefused`, unless all peers had
+    /// voted already and the collective has started.
     Withdraw {
-        /// The user's name for it.
+        /// The tag.
         tag: Tag,
     },
     /// A sign of life.
     Heartbeat {
-        /// Whether bytes of a collective, a transfer or a measurement have moved here since the last one.
+        /// Whether bytes of a collective, a transfer or a measurement have moved on this peer since the last
+        /// heartbeat.
         moved: bool,
     },
-    /// The peer goes away on purpose.
+    /// The peer leaves on purpose.
     Leave,
-    /// Who has not made the calls that the peer waits in? Answered by [`ToPeer::Awaited`], in every state. No vote, and
-    /// nothing changes.
+    /// Asks which peers have not made the calls in which this peer waits. Answered by [`ToPeer::Awaited`], in every
+    /// state. It is not a vote, and changes nothing.
     WhoIsAwaited,
 }
 
-/// How a peer's own plan of a collective ended.
+/// The outcome of a peer's own plan of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum PlanOutcome {
     /// The whole result is here.
     Done,
     /// A lane broke or stalled.
     LaneLost,
-    /// The user gave the operation up.
+    /// The user gave up the operation.
     Cancelled,
 }
 
-/// From the master to a peer.
+/// A message from the master to a peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ToPeer {
-    /// The hello was accepted; the peer is registered and waits to be admitted.
+    /// The hello was accepted. The peer is registered, and waits to be admitted.
     Welcome {
-        /// Who the peer is.
+        /// The peer's id.
         peer: PeerId,
-        /// Milliseconds between signs of life that the master asks for.
+        /// Interval of heartbeats, in milliseconds.
         heartbeat_ms: u32,
-        /// After so many silent milliseconds each side counts the other as lost.
+        /// After a silence of this many milliseconds each side gives up the other.
         silence_ms: u32,
     },
-    /// The peer cannot take part; the connection ends.
+    /// The peer cannot take part. The connection ends.
     Refused(Refusal),
-    /// Connect these links. Lanes of links that are not named stay as they are, and lanes of an
-    /// earlier, unfinished round are given up.
+    /// Connect these links. Lanes of other links stay unchanged, and lanes of an earlier, unfinished round are
+    /// dropped.
     EstablishLinks {
-        /// The attempt; reports carry it.
+        /// The attempt. Reports carry it.
         round: Round,
-        /// Each at most once.
+        /// The links, each at most once.
         links: Vec<LinkOrder>,
     },
-    /// The ring stands. Ends `connect` and `update_topology`; what else waits goes on waiting, on this
+    /// The ring is established. Ends `connect` and `update_topology`; other waiting calls continue to wait, on this
     /// ring.
     TopologyEstablished {
         /// The ring.
         topology: Topology,
-        /// The links that this peer has, and which lanes they are.
+        /// The links of this peer, and the round of their lanes.
         layout: Layout,
     },
-    /// A major call is not carried out; the peer is idle again.
+    /// A major call is not carried out. The peer is idle again.
     CallFailed(CallFailure),
-    /// Answer to `ArePeersPending`: the same for all, or yes to those that others wait for in a major
-    /// call, or no to those that others wait for in a collective.
+    /// The answer to `ArePeersPending`. All peers get the same answer, except that a peer for which others wait gets
+    /// `true` if they wait in a major call, and `false` if they wait in a collective.
     PeersPending {
-        /// Somebody is registered and waits.
+        /// Whether a registered peer waits to be admitted.
         pending: bool,
     },
-    /// Measure these, all at the same time. A newer order takes the place of an older one.
+    /// Measure these edges, all at the same time. A newer order replaces an older one.
     Probe {
-        /// The rotation; reports carry it.
+        /// The rotation. Reports carry it.
         round: Round,
-        /// The edges, and on which lanes they are measured.
+        /// The edges, and the lanes on which to measure them.
         probes: Vec<LinkOrder>,
     },
-    /// The optimization is over and, where a ring changed, `TopologyEstablished` came before.
+    /// The optimization is over. If a ring has changed, `TopologyEstablished` came before.
     OptimizationConcluded {
-        /// `None`: a peer could not measure or no ring was found; the rings are as they were.
+        /// The report. `None`: a peer could not measure, or no ring was found; the rings are unchanged.
         report: Option<RingReport>,
     },
     /// What to send or fetch.
@@ -206,70 +207,70 @@ pub enum ToPeer {
     SharedStateConcluded {
         /// The round of the plan.
         round: Round,
-        /// The revision that everybody now holds, or why nothing changed.
+        /// The revision that all peers now hold, or why nothing changed.
         result: Result<Revision, SyncFailure>,
     },
-    /// Everybody voted for the same: execute it.
+    /// All peers voted for the same collective: execute it.
     Commence {
-        /// The user's name for it.
+        /// The tag.
         tag: Tag,
         /// The number of this execution.
         seq: Seq,
-        /// How the contributions become the result, the same for all participants.
+        /// The algorithm, the same for all participants.
         algorithm: Algorithm,
-        /// How many elements each participant contributes; empty if all buffers have the same length.
+        /// Number of elements that each participant contributes. Empty if all buffers have the same length.
         lengths: Lengths,
         /// The sum of the weights of all contributions; zero if they have none.
         total_weight: u64,
     },
-    /// The collective of this tag does not start; nothing was touched.
+    /// The collective of this tag does not start. No buffer was changed.
     CollectiveRefused {
-        /// The user's name for it.
+        /// The tag.
         tag: Tag,
-        /// Why.
+        /// The reason.
         reason: CollectiveRefusal,
     },
-    /// The decision about a collective: the same for all participants.
+    /// The decision about a collective, the same for all participants.
     Verdict {
-        /// The user's name for it.
+        /// The tag.
         tag: Tag,
-        /// Which execution.
+        /// The execution.
         seq: Seq,
-        /// What was decided.
+        /// The decision.
         verdict: Verdict,
     },
-    /// The peer broke the protocol or a rule; the connection ends.
+    /// The peer broke a rule, and is evicted. The connection ends.
     Kicked(Misdeed),
-    /// Nothing but a sign of life.
+    /// A sign of life.
     Heartbeat,
-    /// The master goes away on purpose.
+    /// The master stops on purpose.
     Stopping,
-    /// Answer to `WhoIsAwaited`, as of the moment when the question arrived. Each question has one, in their order.
+    /// The answer to `WhoIsAwaited`, as of the arrival of the question. Questions are answered in order.
     Awaited(Awaited),
 }
 
-/// What the master decided about one execution of a collective.
+/// The master's decision about one execution of a collective.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Verdict {
-    /// Every element of the result holds the contribution of each peer of the ring exactly once.
+    /// Committed: each element of the result holds the contribution of each peer of the ring exactly once.
     Committed {
-        /// The epoch of the ring that contributed. Some of its peers may be gone.
+        /// The epoch of the ring that contributed. Some of its peers may have left since.
         epoch: Epoch,
     },
-    /// The buffers are to be as they were before the call.
+    /// Aborted: restore the buffers to their content before the call.
     Aborted(AbortCause),
 }
 
 /// Why a collective was aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum AbortCause {
-    /// A participant was lost before it had voted.
+    /// A participant was lost before its vote.
     PeerLost(PeerId),
     /// A participant reported a broken or stalled lane.
     LaneLost(PeerId),
-    /// A participant's user gave the operation up.
+    /// The user of a participant gave up the operation.
     Cancelled(PeerId),
-    /// It did not end in time.
+    /// The deadline passed.
     TimedOut,
 }
 
@@ -284,7 +285,7 @@ impl fmt::Display for AbortCause {
     }
 }
 
-/// What a peer has called and waits for.
+/// The kind of a call in which a peer waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum CallKind {
     /// `update_topology`
@@ -308,14 +309,14 @@ impl fmt::Display for CallKind {
     }
 }
 
-/// Two peers wait for each other in different calls; this one gives way so that the other can go on.
+/// Two peers wait for each other in different calls. This one gives way, so that the other can continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Conflict {
     /// The call that gives way.
     pub yours: CallKind,
-    /// The call that goes on.
+    /// The call that continues.
     pub theirs: CallKind,
-    /// Who made it.
+    /// The peer that made that call.
     pub peer: PeerId,
 }
 
@@ -332,84 +333,84 @@ impl fmt::Display for Conflict {
 /// Why a major call was not carried out. The peer is accepted and idle, as before the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CallFailure {
-    /// Another peer's call has precedence.
+    /// Another peer's call has precedence. Make that call first.
     Conflict(Conflict),
 }
 
-/// Why a collective did not start. Nothing was touched.
+/// Why a collective did not start. No buffer was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CollectiveRefusal {
-    /// The peers did not ask for the same under this tag: a mistake in the calling program.
+    /// The peers asked for different collectives under this tag, which is a mistake of the calling program.
     Disagreement {
         /// The first field that differs.
         field: SpecField,
-        /// Peers that differ from the lowest-numbered voter in this field, that voter first.
+        /// The lowest-numbered voter, then the peers that differ from it in this field.
         peers: Vec<PeerId>,
-        /// What the first two of them ask for.
+        /// The values of the first two of these peers.
         values: [SpecValue; 2],
     },
     /// A member of the group waits in a major call, which has precedence.
     Conflict(Conflict),
-    /// These peers did not join in time; they wait in collectives of other tags.
+    /// These peers did not join in time. They wait in collectives of other tags.
     NotJoined {
-        /// Who did not vote for this tag.
+        /// The peers that did not vote for this tag.
         peers: Vec<PeerId>,
     },
-    /// The peer that was to be the root of a broadcast is no participant: it has left, or never was in the group.
+    /// The root of the broadcast is not a participant: it has left, or never was in the group.
     NoSuchRoot {
-        /// Who was to be the root.
+        /// The root.
         root: PeerId,
     },
-    /// The shards that were to be gathered were laid out for other participants: since then peers have left or come.
+    /// The shards to be gathered were laid out for other participants. Peers have left or joined since.
     WorldChanged,
-    /// The contributions have more elements together than the participants allow. Raise the limit on all of them, or
-    /// contribute less.
+    /// The contributions together have more elements than the limit. Raise the limit on all participants, or
+    /// contribute fewer.
     TooLong {
-        /// Number of elements of all contributions; the largest `u64` if there are more.
+        /// Number of elements of all contributions, saturating at `u64::MAX`.
         total: u64,
         /// The limit, the same on all participants.
         limit: u64,
     },
-    /// The weights of all contributions are zero, so there is no average. Contribute something on one peer.
+    /// The weights of all contributions are zero, so there is no average.
     NoWeight,
-    /// The peer took its vote back before everybody had voted.
+    /// The peer withdrew its vote before all peers had voted.
     Withdrawn,
 }
 
-/// Why a newcomer cannot take part. Its user reads this.
+/// Why a newcomer cannot take part. The text is for its user.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Refusal {
-    /// The two speak different versions.
+    /// Master and peer have different protocol versions.
     Version {
-        /// The master's.
+        /// The master's version.
         master: ProtocolVersion,
     },
-    /// The run has as many peers as it may have.
+    /// The run has its maximum number of peers.
     RunFull {
-        /// The limit.
+        /// The maximum.
         peers_max: u32,
     },
-    /// The hello makes no sense (port zero, no lanes).
+    /// The hello is invalid (port zero, or no lanes).
     BadHello,
     /// Another peer could not open lanes to this one.
     CannotBeReached {
-        /// Who tried.
+        /// That peer.
         by: PeerId,
-        /// Where.
+        /// The address that it tried.
         at: SocketAddr,
-        /// What happened.
+        /// The reason.
         failure: LaneFailure,
     },
     /// This peer could not open lanes to another one.
     CannotReach {
-        /// Whom it tried to reach.
+        /// That peer.
         peer: PeerId,
-        /// Where.
+        /// The address that this peer tried.
         at: SocketAddr,
-        /// What happened.
+        /// The reason.
         failure: LaneFailure,
     },
-    /// The master is going away.
+    /// The master is stopping.
     Stopping,
 }
 
@@ -446,19 +447,19 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Which rule a peer broke. The last thing it hears before the connection ends.
+/// The rule that an evicted peer broke. It is the last message before the connection ends.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Misdeed {
-    /// It said something that its state does not allow.
+    /// It sent a message that its state does not permit.
     WrongState {
-        /// The state that the master had it in.
+        /// Its state, as the master knew it.
         state: ConnectionState,
-        /// What it did.
+        /// The event.
         event: Event,
     },
     /// It voted or reported before it was accepted.
     NotAccepted,
-    /// It said hello twice.
+    /// It sent a second hello.
     SecondHello,
     /// It voted twice in the same ballot.
     DuplicateVote,
@@ -469,20 +470,20 @@ pub enum Misdeed {
     },
     /// It reported about a round or an operation that was never started.
     UnknownRound,
-    /// It measured an edge that nobody asked for.
+    /// It measured an edge that was not ordered.
     UnaskedProbe,
-    /// A frame could not be decoded, or was longer than allowed.
+    /// It sent a frame that could not be decoded, or was longer than permitted.
     Malformed,
-    /// It has more collectives in flight than allowed.
+    /// It has more collectives in flight than permitted.
     TooManyTags {
         /// The limit.
         tags_max: u32,
     },
-    /// Its shared state has more entries than allowed, a name too long, or names out of order.
+    /// Its shared state has too many entries, a name that is too long, or names out of order.
     BadManifest,
     /// Its entries are not those of the elected content.
     StateMismatch {
-        /// How many of its entries the others lack or describe otherwise, plus how many it lacks.
+        /// Number of its entries that the others lack or describe differently, plus the number that it lacks.
         entries: u32,
         /// The first of them by name, up to [`MISMATCHES_NAMED_MAX`](crate::shared_state::MISMATCHES_NAMED_MAX).
         named: Vec<EntryMismatch>,
@@ -491,26 +492,25 @@ pub enum Misdeed {
     RevisionAhead {
         /// The newest legal revision.
         expected: Revision,
-        /// What it offered.
+        /// The revision that it offered.
         offered: Revision,
     },
     /// It did not vote in time while others waited.
     MissedBallot,
-    /// It neither ended its part of something nor moved any bytes for it, while others had.
+    /// It neither ended its part of an operation nor moved bytes of it, while others waited.
     Stalled,
-    /// It cancelled one collective or synchronization of its group after the other, and none succeeded in
-    /// between.
+    /// It repeatedly cancelled collectives or synchronizations of its group, and none succeeded in between.
     Cancels,
     /// No ring could be built with it.
     Unconnectable {
-        /// The peer that could not be connected with it.
+        /// A peer that could not be connected with it.
         with: PeerId,
     },
-    /// It could not fetch the shared state from any peer that holds it.
+    /// It could not fetch the shared state from any of its holders.
     Unfetchable,
     /// It was silent for too long.
     Silent,
-    /// It does not read what the master sends.
+    /// It does not read the messages of the master.
     SlowReader,
 }
 

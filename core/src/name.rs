@@ -1,4 +1,4 @@
-//! What the user of a peer calls it: so that logs and errors say more than a number.
+//! The names that users give their peers, so that logs and errors have more than a number.
 
 use alloc::string::String;
 use core::fmt;
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::PeerId;
 
-/// Longest name of a peer, in bytes.
+/// Maximum length of the name of a peer, in bytes.
 pub const PEER_NAME_BYTES_MAX: usize = 64;
 
 /// The name of a peer, as its user gave it: at most [`PEER_NAME_BYTES_MAX`] bytes, without control characters.
 ///
-/// Names are for people. Nothing is decided by them, and several peers may have the same one. The default is the empty
-/// name, which says nothing.
+/// Names are for people. No decision depends on them, and several peers may have the same name. The default is the
+/// empty name, which means none.
 ///
 /// ```
 /// use pccl_core::name::PeerName;
@@ -28,10 +28,10 @@ pub const PEER_NAME_BYTES_MAX: usize = 64;
 pub struct PeerName(String);
 
 impl PeerName {
-    /// Of a peer whose user gave none.
+    /// The name of a peer whose user gave none.
     pub const NONE: Self = Self(String::new());
 
-    /// As it was given.
+    /// The name as it was given.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -58,12 +58,12 @@ impl From<PeerName> for String {
     }
 }
 
-/// Why a text is no name of a peer. The program that gives it has to be changed.
+/// Why a text is not the name of a peer. Correct it in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BadPeerName {
     /// It has more than [`PEER_NAME_BYTES_MAX`] bytes.
     TooLong {
-        /// How many it has.
+        /// Its length in bytes.
         bytes: usize,
     },
     /// It has a control character.
@@ -84,12 +84,12 @@ impl fmt::Display for BadPeerName {
 
 impl core::error::Error for BadPeerName {}
 
-/// A peer, with its name. `Display` gives `3 (node-7)`, or `3` if it has none.
+/// A peer with its name. `Display` writes `3 (node-7)`, or `3` without a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NamedPeer {
-    /// Its number.
+    /// Its id.
     pub peer: PeerId,
-    /// What its user calls it; perhaps nothing.
+    /// Its name, which may be empty.
     pub name: PeerName,
 }
 

@@ -1,9 +1,9 @@
-//! What counts as one address where visitors are counted.
+//! The address of a connection, for limits per address.
 
 use core::net::IpAddr;
 
-/// What counts as one address. Whoever has one IPv6 address usually has all that share its first 64
-/// bits. An IPv4 address that is mapped into IPv6 is the IPv4 address.
+/// An address that counts as one. IPv6 addresses with the same first 64 bits count as one, because a user usually has
+/// all of them. An IPv4-mapped IPv6 address counts as the IPv4 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// An IPv4 address.

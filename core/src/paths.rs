@@ -1,8 +1,8 @@
-//! What is known of the paths between peers, and what a ring makes of them.
+//! Measurements of the paths between peers, and estimates of rings.
 //!
-//! Every directed edge of a ring carries 2·S·(N−1)/N bytes of a reduce of S bytes. A streaming ring takes
-//! that many bytes over the rate of its slowest edge, and on top of it the time of 2·(N−1) hops, each of
-//! which is the edge's latency and the time of one frame.
+//! Every directed edge of a ring carries 2·S·(N−1)/N bytes of a reduce of S bytes. A streaming ring takes the time of
+//! that many bytes at the rate of its slowest edge, and in addition the time of 2·(N−1) hops. A hop takes the latency
+//! of its edge and the time of one frame.
 
 use core::time::Duration;
 
@@ -11,22 +11,22 @@ use serde::{Deserialize, Serialize};
 use crate::id::PeerId;
 use crate::topology::Ring;
 
-/// Bytes of a frame, in the time of a hop.
+/// Bytes of the frame in the time of a hop.
 pub(crate) const FRAME_BYTES: u64 = 256 * 1024;
 
-/// What a probe of a directed edge has found.
+/// The measurement of one directed edge.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 pub struct Measurement {
-    /// What the sender reached. Zero stands for an edge that cannot be used.
+    /// The rate that the sender reached. Zero if the edge cannot be used.
     pub bytes_per_s: u64,
-    /// From the sender to the receiver and back, in microseconds, with nothing else on the way.
+    /// The round-trip time in microseconds, on an idle path.
     pub round_trip_us: u32,
 }
 
 impl Measurement {
-    /// The better of both, in each of its parts.
+    /// Takes the better value of each field.
     pub(crate) fn widen(&mut self, other: Self) {
         self.bytes_per_s = self.bytes_per_s.max(other.bytes_per_s);
         self.round_trip_us = self.round_trip_us.min(other.round_trip_us);
@@ -38,7 +38,7 @@ impl Measurement {
         u64::from(self.round_trip_us).saturating_mul(500)
     }
 
-    /// How long a frame is on its way, in nanoseconds: its latency, and the time that its bytes take.
+    /// The time of a hop in nanoseconds: the latency, and the transfer of one frame.
     #[must_use]
     pub fn hop_ns(self) -> u64 {
         let bytes = FRAME_BYTES.saturating_mul(1_000_000_000);
@@ -47,20 +47,19 @@ impl Measurement {
     }
 }
 
-/// What can be expected of a ring.
+/// The estimate of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RingEstimate {
-    /// The rate of the slowest edge: the bottleneck.
+    /// The rate of the slowest edge, which is the bottleneck.
     pub bytes_per_s: u64,
-    /// How long a frame takes once around the ring, in nanoseconds.
+    /// The time of one frame once around the ring, in nanoseconds.
     pub round_ns: u64,
     /// Number of peers.
     pub world_size: u32,
 }
 
 impl RingEstimate {
-    /// The estimate for a ring whose edges are known. `None`: an edge is not known or cannot be used, or the
-    /// ring has none.
+    /// The estimate of a ring. `None` if one of its edges is not measured or cannot be used, or if it has no edges.
     #[must_use]
     pub fn of(ring: &Ring, edge: impl Fn((PeerId, PeerId)) -> Option<Measurement>) -> Option<Self> {
         let mut bytes_per_s = u64::MAX;
@@ -78,7 +77,7 @@ impl RingEstimate {
         })
     }
 
-    /// How long a reduce of a buffer of so many bytes takes.
+    /// The estimated time of a reduce of this many bytes.
     #[must_use]
     pub fn reduce_time(&self, bytes: u64) -> Duration {
         let world = u128::from(self.world_size.max(1));
@@ -89,7 +88,7 @@ impl RingEstimate {
         Duration::from_nanos(u64::try_from(streaming + hops).unwrap_or(u64::MAX))
     }
 
-    /// Whether it saves at least so many percent of what the other ring takes for a reduce of so many bytes.
+    /// Whether this ring takes at least `percent` percent less time than `other` for a reduce of this many bytes.
     #[must_use]
     pub fn is_worth(&self, percent: u8, other: &Self, bytes: u64) -> bool {
         let (own, other) = (self.reduce_time(bytes), other.reduce_time(bytes));
@@ -98,24 +97,24 @@ impl RingEstimate {
     }
 }
 
-/// What `optimize_topology` has found for a group.
+/// The outcome of `optimize_topology` for one group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct RingReport {
-    /// The ring as it was before, without peers that are gone.
+    /// The ring before the optimization, without peers that have left.
     pub before: Ring,
-    /// What could be expected of it. `None`: one of its edges could not be measured, or was not, as a group of
-    /// fewer than three has no choice.
+    /// The estimate of that ring. `None` if one of its edges could not be measured, or was not, because a group of
+    /// fewer than three members has only one ring.
     pub expected_before: Option<RingEstimate>,
-    /// What can be expected of the ring that stands; `None` as above.
+    /// The estimate of the ring that is established now. `None` as above.
     pub expected: Option<RingEstimate>,
-    /// No ring of the edges that were measured has a faster bottleneck, in bytes per second. `None`: nothing was
+    /// Upper bound of the bottleneck of all rings of measured edges, in bytes per second. `None` if nothing was
     /// solved.
     pub bound: Option<u64>,
 }
 
 impl RingReport {
-    /// How much faster the bottleneck of another ring may be at most, by what was measured: 0.03 for three
-    /// percent. Zero: it is proven that none is faster.
+    /// How much faster the bottleneck of another ring can be at most, by the measurements: 0.03 means three percent.
+    /// Zero means that none is faster.
     #[must_use]
     pub fn gap(&self) -> Option<f64> {
         let (bound, expected) = (self.bound?, self.expected?);

@@ -1,24 +1,23 @@
-//! Who moves what in a collective: a [`Plan`] is the exact list for one rank and one operation.
+//! Data movement of a collective: a [`Plan`] is the exact list for one rank and one operation.
 //!
-//! A plan consists of *flows*. A flow is a range of the buffer that travels over one edge under one step
-//! number. A rank's part of an operation is
+//! A plan consists of *flows*. A flow is a range of the buffer that is sent over one edge under one step number. A
+//! rank's part of an operation is
 //!
-//! 1. what it [contributes](Plan::contributions): ranges of its own elements, and where each goes;
-//! 2. what [arrives](Plan::arrivals): from which rank, which range, what to do with it ([`Action`]), and
-//!    where it goes on ([`Arrival::onward`]);
-//! 3. which sums it [keeps](Plan::kept) the terms of until all are there, and where each of them goes then.
+//! 1. its [contributions](Plan::contributions): ranges of its own elements, and the targets of each;
+//! 2. its [arrivals](Plan::arrivals): for each the sending rank, the range, the [`Action`], and the targets to which
+//!    it is forwarded ([`Arrival::onward`]);
+//! 3. its [kept sums](Plan::kept): sums whose terms it keeps until all have arrived, and the targets of each.
 //!
-//! The data plane executes this list and recomputes nothing, and the model executes the same list: a
-//! mistake here is a mistake of both.
+//! The data plane executes this list and computes none of it again. The model executes the same list, so a mistake
+//! here is a mistake of both.
 //!
-//! There are several [`Algorithm`]s, and one place that says which of them a collective takes:
-//! [`Algorithm::of`], by what is known of the [`Costs`]. What an all-reduce does in two halves, a reduce-scatter and an all-gather, is each of them alone
-//! for collectives of those [kinds](CollectiveKind).
+//! There are several [`Algorithm`]s. [`Algorithm::of`] is the only place that chooses one for a collective, by the
+//! known [`Costs`]. An all-reduce consists of a reduce-scatter and an all-gather. Each of them alone is the plan of
+//! the collective of that [kind](CollectiveKind).
 //!
-//! **What goes on is exactly what arrived**, frame by frame: a frame can be forwarded as soon as it has
-//! been reduced or stored, without waiting for the rest of its flow. All other frames that a rank sends are
-//! of its contributions, or of a sum of terms that it has kept. Frames may have to wait for others with which they
-//! [leave together](Plan::leaves_with).
+//! **A frame is forwarded as it arrived or was reduced**, without waiting for the rest of its flow. All other frames
+//! that a rank sends belong to its contributions, or to a sum whose terms it has kept. Frames may have to wait for
+//! others with which they [leave together](Plan::leaves_with).
 
 mod algorithm;
 mod chain;
@@ -44,8 +43,8 @@ pub use flow::{Action, After, Arrival, Contribution, Kept, Target, Targets};
 pub use turns::{Turns, is_in_order};
 use two_level::Seat;
 
-/// One rank's part of an operation. It names ranks and elements of one stripe of the buffer (see [`Stripe`]); a buffer
-/// that travels whole, directly or in rounds is one stripe.
+/// One rank's part of an operation. Ranges and elements are those of one stripe of the buffer (see [`Stripe`]). A
+/// buffer that is sent whole, directly or in rounds is one stripe.
 ///
 /// ```
 /// use pccl_core::element::CollectiveKind;
@@ -75,11 +74,11 @@ pub struct Plan<'a> {
     schedule: Schedule<'a>,
     world: u32,
     rank: u32,
-    /// `None`: those of the ranks.
+    /// `None`: the order of the ranks.
     turns: Option<&'a Turns>,
 }
 
-/// An algorithm, with what it has to know of the ranks.
+/// An algorithm, with what it needs to know of the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Schedule<'a> {
     Ring,
@@ -92,8 +91,9 @@ enum Schedule<'a> {
 }
 
 impl Plan<'static> {
-    /// The part of `rank` in a world of so many, by an algorithm that does not ask where they are. `None`: there is no
-    /// such rank or root, or a collective of this kind never takes this algorithm, or it does ask.
+    /// The plan of `rank` in a world of `world` ranks, for an algorithm that does not depend on sites. `None` if
+    /// there is no such rank or root, if collectives of this kind never use this algorithm, or if it depends on
+    /// sites.
     #[must_use]
     pub fn new(
         kind: CollectiveKind<u32>,
@@ -125,8 +125,8 @@ impl Plan<'static> {
 }
 
 impl<'a> Plan<'a> {
-    /// The part of `rank` among ranks at these sites. `None`: there is no such rank or root, or a collective of this kind
-    /// never takes this algorithm.
+    /// The plan of `rank` among ranks at these sites. `None` if there is no such rank or root, or if collectives of
+    /// this kind never use this algorithm.
     #[must_use]
     pub fn among(
         kind: CollectiveKind<u32>,
@@ -148,9 +148,9 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// The same with additions in these turns, as far as the algorithm has a choice: [`Whole`](Algorithm::Whole),
-    /// [`Direct`](Algorithm::Direct) and [`Relay`](Algorithm::Relay) do. Without them they are in the order of the
-    /// ranks. `None`: they are turns of another number of ranks.
+    /// The same plan with additions in these turns, if the order is free in the algorithm: in
+    /// [`Whole`](Algorithm::Whole), [`Direct`](Algorithm::Direct) and [`Relay`](Algorithm::Relay). Default: the order
+    /// of the ranks. `None` if the turns are those of another number of ranks.
     #[must_use]
     pub fn in_turns(self, turns: &'a Turns) -> Option<Self> {
         (turns.world() == self.world as usize).then_some(Self {
@@ -159,13 +159,13 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// What is done with the buffers.
+    /// The kind of the collective.
     #[must_use]
     pub const fn kind(self) -> CollectiveKind<u32> {
         self.kind
     }
 
-    /// How the contributions become the result.
+    /// The algorithm.
     #[must_use]
     pub const fn algorithm(self) -> Algorithm {
         match self.schedule {
@@ -179,13 +179,13 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Whose part it is.
+    /// The rank whose part it is.
     #[must_use]
     pub const fn rank(self) -> u32 {
         self.rank
     }
 
-    /// Where the ranks are. `None`: the algorithm does not ask.
+    /// The sites of the ranks. `None` if the algorithm does not depend on them.
     #[must_use]
     pub const fn sites(self) -> Option<&'a Sites> {
         match self.schedule {
@@ -205,7 +205,7 @@ impl<'a> Plan<'a> {
         self.world
     }
 
-    /// What the rank sends of its own elements of a stripe. Nothing in a world of one, whose buffer is the
+    /// The parts of its own elements of a stripe that the rank sends. None in a world of one, whose buffer is the
     /// result already.
     pub fn contributions<'s>(
         self,
@@ -240,7 +240,7 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// How many flows arrive.
+    /// Number of flows that arrive.
     #[must_use]
     pub fn steps(self) -> u32 {
         match self.schedule {
@@ -254,7 +254,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What arrives in a stripe, by step.
+    /// The arrivals in a stripe, by step.
     pub fn arrivals<'s>(
         self,
         stripe: Stripe<'s>,
@@ -262,13 +262,13 @@ impl<'a> Plan<'a> {
         (0..self.steps()).map(move |step| self.at(stripe, step))
     }
 
-    /// What arrives in one step. `None`: there is no such step.
+    /// The arrival of one step. `None` if there is no such step.
     #[must_use]
     pub fn arrival(self, stripe: Stripe<'_>, step: u32) -> Option<Arrival<'a>> {
         (step < self.steps()).then(|| self.at(stripe, step))
     }
 
-    /// The sums whose terms are [kept](Action::Keep), by number. None if what arrives is used at once.
+    /// The sums whose terms are [kept](Action::Keep), by number. None if all arrivals are used at once.
     pub fn kept<'s>(
         self,
         stripe: Stripe<'s>,
@@ -288,8 +288,9 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// With which others a flow of this step leaves: all frames to one rank whose steps give the same number go into
-    /// one message, once the last of them is there. `None`: each leaves as soon as it is there.
+    /// The group of flows with which a flow of this step leaves. All frames to one rank whose steps have the same
+    /// group are sent in one message, once the last of them is complete. `None`: each frame is sent as soon as it is
+    /// complete.
     #[must_use]
     pub const fn leaves_with(self, step: u32) -> Option<u32> {
         match self.schedule {
@@ -305,13 +306,13 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The rank that this one sends to in a ring.
+    /// The rank to which this one sends in a ring.
     #[must_use]
     pub fn next(self) -> u32 {
         forth(self.world, self.rank, 1)
     }
 
-    /// The rank that this one receives from in a ring.
+    /// The rank from which this one receives in a ring.
     #[must_use]
     pub fn previous(self) -> u32 {
         back(self.world, self.rank, 1)
@@ -380,8 +381,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// In a half of an all-reduce nothing comes back. Around a ring what arrives last is of the next rank, and in the end
-    /// as much, unless shards have different lengths. What is relayed and scattered comes back in part.
+    /// Nothing comes back in one half of an all-reduce. On a ring the last arrivals are of the next rank, and in the
+    /// end as many bytes, unless shards have different lengths. With relay and scatter a part comes back.
     fn comes_back(self, step: u32, after: After) -> bool {
         let is_last = step.saturating_add(1) == self.steps();
         match after {
@@ -394,12 +395,12 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// When the contribution of a rank is added, from 0.
+    /// The turn in which the contribution of a rank is added, from 0.
     fn turn(self, rank: u32) -> u32 {
         self.turns.map_or(rank, |turns| turns.of_rank(rank))
     }
 
-    /// The ranks whose turns are the first and the last.
+    /// The ranks of the first and the last turn.
     const fn ends(self) -> (u32, u32) {
         match self.turns {
             Some(turns) => turns.ends(),
@@ -407,12 +408,12 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// How often whoever goes around the ring from turn to turn has begun anew before that of a rank.
+    /// How often a walk around the ring from turn to turn has started a new lap before that of a rank.
     fn lap(self, rank: u32) -> u32 {
         self.turns.map_or(0, |turns| turns.lap(rank))
     }
 
-    /// Where what arrives in a step goes on around a ring.
+    /// The targets of an arrival that is forwarded around a ring.
     fn around(self, step: u32) -> Targets<'a> {
         let last = self.steps().saturating_sub(1);
         if step >= last {
@@ -421,7 +422,7 @@ impl<'a> Plan<'a> {
         Targets::one(self.target(0, step.saturating_add(1)))
     }
 
-    /// The rank that follows at this distance, from 0 for the next one.
+    /// The rank at this distance behind this one, from 0 for the next one.
     fn target(self, nth: u32, step: u32) -> Target {
         Target {
             rank: forth(self.world, self.rank, nth.saturating_add(1)),

@@ -1,15 +1,16 @@
-//! Lines of a log that anybody can cause: one now and then for each cause, which stands for the others.
+//! Rate limiting of log lines that remote peers can cause: one now and then for each cause, with a count of the
+//! others.
 //!
-//! It reads no clock: instants are whatever the driver counts in.
+//! It reads no clock: the driver defines the instants.
 
 use alloc::collections::BTreeMap;
 use core::ops::Add;
 use core::time::Duration;
 
-/// Least time between two lines of one cause.
+/// Minimum time between two lines of one cause.
 pub const SILENCE: Duration = Duration::from_secs(10);
 
-/// Who may write a line, by cause.
+/// Decides which lines to log, by cause.
 ///
 /// ```
 /// use core::time::Duration;
@@ -25,7 +26,7 @@ pub const SILENCE: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct Seldom<Cause, Instant>(BTreeMap<Cause, Unsaid<Instant>>);
 
-/// What the log does not know yet.
+/// The events since the last line.
 #[derive(Clone, Debug)]
 struct Unsaid<Instant> {
     since: Option<Instant>,
@@ -39,7 +40,7 @@ impl<Cause, Instant> Default for Seldom<Cause, Instant> {
 }
 
 impl<Cause: Ord, Instant: Copy + Ord + Add<Duration, Output = Instant>> Seldom<Cause, Instant> {
-    /// It has happened again, at this moment; how many times the line in the log is to stand for, if one is due.
+    /// Counts an event at the instant `now`. If a line is due, returns the number of events for which it stands.
     pub fn another(&mut self, cause: Cause, now: Instant) -> Option<u64> {
         let nothing = Unsaid {
             since: None,

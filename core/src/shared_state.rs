@@ -1,4 +1,4 @@
-//! What peers tell the master about their shared state, and what they may ask for.
+//! Shared state in messages: votes, plans and failures of synchronizations.
 
 mod fetch_list;
 
@@ -16,18 +16,18 @@ use crate::topology::LaneOrder;
 /// How a peer takes part in a synchronization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum SyncStrategy {
-    /// The most popular content wins; this peer may be its source or be overwritten.
+    /// The most popular content wins. This peer may be its source, or be overwritten.
     EnforcePopular,
     /// This peer's content wins, or the call fails. It is never overwritten.
     SendOnly,
-    /// This peer takes what the others have. Its content is never chosen, and it never serves.
+    /// This peer takes the content of the others. Its own content is never chosen, and it never serves.
     ReceiveOnly,
 }
 
-/// One named part of the shared state, as its holder describes it.
+/// The description of one named entry of the shared state, by a peer that holds it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct EntryInfo {
-    /// Unique within the state, at most [`MAX_ENTRY_NAME_BYTES`](crate::wire::MAX_ENTRY_NAME_BYTES).
+    /// The name: unique within the state, at most [`MAX_ENTRY_NAME_BYTES`](crate::wire::MAX_ENTRY_NAME_BYTES) bytes.
     pub name: String,
     /// Type of the elements.
     pub element: ElementType,
@@ -35,26 +35,26 @@ pub struct EntryInfo {
     pub count: u64,
     /// Hash of the content.
     pub hash: ContentHash,
-    /// Peers may hold different content: it is not compared, and only a newcomer receives it.
+    /// Whether peers may hold different content. If so, the content is not compared, and only a newcomer receives it.
     pub allow_content_inequality: bool,
 }
 
-/// Most entries that a [`Misdeed::StateMismatch`](crate::messages::Misdeed::StateMismatch) names.
+/// Maximum number of entries that a [`Misdeed::StateMismatch`](crate::messages::Misdeed::StateMismatch) names.
 pub const MISMATCHES_NAMED_MAX: usize = 4;
 
-/// What an entry is, whatever its name and its content.
+/// The description of an entry without its name and content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct EntryShape {
     /// Type of the elements.
     pub element: ElementType,
     /// Number of elements.
     pub count: u64,
-    /// Peers may hold different content.
+    /// Whether peers may hold different content.
     pub allow_content_inequality: bool,
 }
 
 impl EntryShape {
-    /// Size of the content; the largest number if it is beyond that.
+    /// Size of the content in bytes, saturating at `u64::MAX`.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.count.saturating_mul(self.element.size() as u64)
@@ -71,14 +71,14 @@ impl fmt::Display for EntryShape {
     }
 }
 
-/// An entry that a peer and the others do not describe alike. Its text calls the peer *it*.
+/// An entry that a peer and the others describe differently. In its text, *it* is the peer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct EntryMismatch {
     /// The name.
     pub name: String,
-    /// What it is at the peer; `None`: the peer has no such entry.
+    /// The peer's description. `None`: the peer has no such entry.
     pub own: Option<EntryShape>,
-    /// What it is at the others; `None`: they have no such entry.
+    /// The description of the others. `None`: they have no such entry.
     pub theirs: Option<EntryShape>,
 }
 
@@ -95,7 +95,7 @@ impl fmt::Display for EntryMismatch {
 }
 
 impl EntryInfo {
-    /// What it is, whatever its name and its content.
+    /// The description without name and content.
     #[must_use]
     pub const fn shape(&self) -> EntryShape {
         EntryShape {
@@ -105,7 +105,7 @@ impl EntryInfo {
         }
     }
 
-    /// Do the two describe the same entry, whatever its content?
+    /// Whether the two describe the same entry, whatever its content.
     #[must_use]
     pub fn same_key(&self, other: &Self) -> bool {
         self.name == other.name && self.shape() == other.shape()
@@ -115,23 +115,23 @@ impl EntryInfo {
 /// A vote to synchronize the shared state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SyncVote {
-    /// The revision of the content that this peer holds.
+    /// The revision of this peer's content.
     pub revision: Revision,
-    /// How it takes part.
+    /// How the peer takes part.
     pub strategy: SyncStrategy,
-    /// This peer agrees to go on from whatever revision the group still holds. When every peer of
-    /// the group says so, the revision rule is that of a first synchronization.
+    /// Whether this peer agrees to continue from whatever revision the group still holds. If every peer of the group
+    /// agrees, the revision rule is that of a first synchronization.
     pub restart: bool,
-    /// The entries, sorted by name, names distinct.
+    /// The entries, sorted by name. Names are distinct.
     pub entries: Vec<EntryInfo>,
 }
 
-/// What one peer has to do so that the group holds one content.
+/// One peer's part in bringing the group to one content.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SyncPlan {
-    /// The attempt; reports carry it.
+    /// The attempt. Reports carry it.
     pub round: Round,
-    /// The revision that everybody will hold.
+    /// The revision that all peers will hold.
     pub revision: Revision,
     /// This peer's part.
     pub role: SyncRole,
@@ -140,22 +140,21 @@ pub struct SyncPlan {
 /// A peer's part in moving shared state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SyncRole {
-    /// The content here is the elected one. Serve these peers (maybe none).
+    /// This peer holds the elected content. It serves these peers, if any.
     Distribute {
-        /// One lane per peer that asks here.
+        /// One order per peer that fetches from this one.
         to: Vec<LaneOrder>,
     },
-    /// Fetch what differs (maybe nothing: then only the revision is adopted).
+    /// This peer fetches the entries that differ. If there are none, it only adopts the revision.
     Request {
-        /// The lanes to the peers that serve, each of which holds all that is to be fetched. Empty if
-        /// nothing has to move.
+        /// The lanes to the peers that serve. Each of them holds all entries to fetch. Empty if there are none.
         from: Vec<LaneOrder>,
-        /// What to fetch, with the hash that the content must have on arrival.
+        /// The entries to fetch, with the hash that each must have on arrival.
         entries: FetchList,
     },
 }
 
-/// Why a synchronization was not carried out. Nobody's content was changed.
+/// Why a synchronization failed. No content was changed on any peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SyncFailure {
     /// A transfer between two peers failed, or one of them was lost. Call again.
@@ -165,46 +164,46 @@ pub enum SyncFailure {
     },
     /// The transfers did not end in time. Call again.
     TimedOut,
-    /// Every peer that voted is receive-only.
+    /// All peers that voted are receive-only.
     NobodyToSend,
     /// Two send-only peers hold different content or revisions.
     SendersDiffer {
         /// One of them.
         one: PeerId,
-        /// Another.
+        /// The other one.
         other: PeerId,
     },
-    /// Nobody holds the revision that the group has reached, and not everybody agreed to restart
-    /// from an older one. Restore a newer checkpoint, or call again with a restart allowed.
+    /// No peer holds the revision that the group has reached, and not all peers agreed to restart from an older one.
+    /// Restore a newer checkpoint, or call again with a restart allowed on all peers.
     RevisionLost {
-        /// What the group last held.
+        /// The revision that the group held last.
         reached: Revision,
-        /// The newest that anybody offers.
+        /// The newest revision that a peer offers.
         offered: Revision,
     },
-    /// A send-only peer, whose content alone may win, holds less than the group has reached, while others
-    /// hold that. Let it take part otherwise, restore a newer checkpoint there, or call again with a
-    /// restart allowed everywhere.
+    /// A send-only peer holds an older revision than the group has reached, while other peers hold the newest. Only
+    /// its content may win, so change its strategy, restore a newer checkpoint on it, or call again with a restart
+    /// allowed on all peers.
     SenderBehind {
         /// The send-only peer with the newest revision.
         sender: PeerId,
-        /// What the group last held.
+        /// The revision that the group held last.
         reached: Revision,
-        /// What that peer offers.
+        /// The revision that this peer offers.
         offered: Revision,
     },
-    /// The peers of the group offer a revision beyond the next one: `revision += 1` was done more than
-    /// once between two synchronizations.
+    /// The peers of the group offer a revision beyond the next one: the program did `revision += 1` more than once
+    /// between two synchronizations.
     RevisionSkipped {
         /// The newest legal revision.
         expected: Revision,
-        /// The oldest that anybody offers.
+        /// The oldest revision that a peer offers.
         offered: Revision,
     },
 }
 
 impl SyncFailure {
-    /// May the same call succeed when it is simply made again?
+    /// Whether the same call may succeed if it is repeated without a change.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         match self {

@@ -1,10 +1,10 @@
-//! Where peers are: which of them are near each other.
+//! Sites: which peers are near each other.
 //!
-//! A *site* is a place whose inside is fast: a rack, a data centre, a region of a cloud. A *group* is something else:
-//! its members reduce together, wherever they are. [`Algorithm::TwoLevel`](crate::plan::Algorithm::TwoLevel) sends each
-//! byte once to each other site, and spreads it inside.
+//! A *site* is a place with a fast network inside: a rack, a data centre, a region of a cloud. A *group* is something
+//! else: its members reduce together, wherever they are. [`Algorithm::TwoLevel`](crate::plan::Algorithm::TwoLevel)
+//! sends each byte once to each other site, and distributes it inside.
 //!
-//! Peers name their sites. If no member of a group does, the master [finds](found) them.
+//! Peers name their sites. If no member of a group does, the master [finds](found) the sites.
 
 pub mod found;
 
@@ -19,17 +19,17 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::id::PeerId;
 
-/// Longest name of a site, in bytes.
+/// Maximum length of a site's name, in bytes.
 pub const SITE_NAME_BYTES_MAX: usize = 64;
 
-/// What the names of found sites begin with, and no others.
+/// The first character of the names of found sites, and of no others.
 const FOUND: char = '~';
 
-/// The name of a site, as its users know it: at most [`SITE_NAME_BYTES_MAX`] bytes, without control characters, and
-/// without a tilde at its beginning.
+/// The name of a site, as users give it: at most [`SITE_NAME_BYTES_MAX`] bytes, without control characters, and
+/// without a leading tilde.
 ///
-/// All peers that name no site are at the one without a name, which is the default. A site that the master has
-/// [found] is called after one of its peers: `~3`, for that of peer 3.
+/// All peers that name no site are at the site without a name, which is the default. A site that the master has
+/// [found] is named after one of its peers: `~3` after peer 3.
 ///
 /// ```
 /// use pccl_core::site::SiteName;
@@ -44,7 +44,7 @@ const FOUND: char = '~';
 #[serde(try_from = "Told", into = "String")]
 pub struct SiteName(String);
 
-/// What arrives as a [`SiteName`]: one that somebody gave, or that of a found site.
+/// A [`SiteName`] as it arrives: given by a user, or of a found site.
 #[derive(Deserialize)]
 struct Told(String);
 
@@ -52,25 +52,25 @@ impl SiteName {
     /// The site of all peers that name none.
     pub const NONE: Self = Self(String::new());
 
-    /// Of the site that was found around a peer.
+    /// The name of the site that was found around a peer.
     #[must_use]
     pub fn found_around(peer: PeerId) -> Self {
         Self(format!("{FOUND}{}", peer.0))
     }
 
-    /// Whether it is the name of a site that was found, and that nobody gave.
+    /// Whether the master found this site, so that no user named it.
     #[must_use]
     pub fn is_found(&self) -> bool {
         self.0.starts_with(FOUND)
     }
 
-    /// Whether the site has a name: whether it is not [`NONE`](Self::NONE).
+    /// Whether the site has a name, and is not [`NONE`](Self::NONE).
     #[must_use]
     pub const fn is_named(&self) -> bool {
         !self.0.is_empty()
     }
 
-    /// As it was given.
+    /// The name as it was given.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -120,17 +120,17 @@ impl From<SiteName> for String {
     }
 }
 
-/// Why a text is no name of a site. The program that gives it has to be changed.
+/// Why a text is not the name of a site. Correct it in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BadSiteName {
     /// It has more than [`SITE_NAME_BYTES_MAX`] bytes.
     TooLong {
-        /// How many it has.
+        /// Its length in bytes.
         bytes: usize,
     },
     /// It has a control character.
     ControlCharacter,
-    /// It begins with a tilde, as those of sites do that the master finds.
+    /// It begins with a tilde, like the names of sites that the master finds.
     Tilde,
 }
 
@@ -151,8 +151,8 @@ impl fmt::Display for BadSiteName {
 
 impl core::error::Error for BadSiteName {}
 
-/// At which site each rank is. Sites have numbers from 0, in the order of their first ranks; so there are no empty ones,
-/// and equal arrangements are equal values.
+/// The site of each rank. Sites have numbers from 0, in the order of their first ranks. So no site is empty, and
+/// equal arrangements are equal values.
 ///
 /// ```
 /// use pccl_core::site::Sites;
@@ -166,14 +166,15 @@ impl core::error::Error for BadSiteName {}
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Sites {
-    /// By rank.
+    /// By rank: the number of its site.
     of_rank: Vec<u32>,
     /// By site: its ranks, in ascending order.
     members: Vec<Vec<u32>>,
 }
 
 impl Sites {
-    /// Of the ranks from 0 on, each with the name of its site, or whatever else tells sites apart.
+    /// The sites of the ranks from 0 on. Each item is the name of the rank's site, or any value that distinguishes
+    /// sites.
     pub fn of<Name: PartialEq>(by_rank: impl IntoIterator<Item = Name>) -> Self {
         let (mut names, mut sites) = (Vec::new(), Self::default());
         for (rank, name) in (0..).zip(by_rank) {
@@ -191,19 +192,19 @@ impl Sites {
         sites
     }
 
-    /// So many ranks at one site.
+    /// `world` ranks at one site.
     #[must_use]
     pub fn one(world: u32) -> Self {
         Self::of((0..world).map(|_| ()))
     }
 
-    /// How many ranks there are.
+    /// Number of ranks.
     #[must_use]
     pub fn world(&self) -> u32 {
         u32::try_from(self.of_rank.len()).unwrap_or(u32::MAX)
     }
 
-    /// How many sites there are.
+    /// Number of sites.
     #[must_use]
     pub fn count(&self) -> u32 {
         u32::try_from(self.members.len()).unwrap_or(u32::MAX)
@@ -215,7 +216,7 @@ impl Sites {
         (2..self.world()).contains(&self.count())
     }
 
-    /// At which site a rank is. `None`: there is no such rank.
+    /// The site of a rank. `None` if there is no such rank.
     #[must_use]
     pub fn of_rank(&self, rank: u32) -> Option<u32> {
         self.of_rank.get(rank as usize).copied()
@@ -229,10 +230,10 @@ impl Sites {
     }
 }
 
-/// The site of each rank with its name, as it travels: the names, numbered in the order of their first ranks, and for
-/// each rank the number of its site. The numbers are those of [`Sites`].
+/// The site of each rank with its name, in the form of the wire: the names, numbered in the order of their first
+/// ranks, and for each rank the number of its site. The numbers are those of [`Sites`].
 ///
-/// There are no other values. Decoding fails if a number has no name, if a name has no rank or appears twice, or if the
+/// Decoding accepts nothing else. It fails if a number has no name, if a name has no rank or appears twice, or if the
 /// numbers are in another order. Clones share their content.
 ///
 /// ```
@@ -249,17 +250,17 @@ impl Sites {
 #[serde(try_from = "Named")]
 pub struct SiteMap(Arc<Named>);
 
-/// The content of a [`SiteMap`]. What arrives as one is checked by [`SiteMap::try_from`].
+/// The content of a [`SiteMap`]. [`SiteMap::try_from`] checks it on arrival.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 struct Named {
-    /// By number.
+    /// The names, by number.
     names: Vec<SiteName>,
     /// By rank: the number of its site.
     of_rank: Vec<u32>,
 }
 
 impl SiteMap {
-    /// Of the ranks from 0 on, each with the name of its site.
+    /// The map of the ranks from 0 on, each with the name of its site.
     #[must_use]
     pub fn new<'a>(by_rank: impl IntoIterator<Item = &'a SiteName>) -> Self {
         let (mut map, mut numbers) = (Named::default(), BTreeMap::new());
@@ -280,7 +281,7 @@ impl SiteMap {
         self.0.of_rank.len() == world
     }
 
-    /// The name of a rank's site. `None`: there is no such rank.
+    /// The name of a rank's site. `None` if there is no such rank.
     #[must_use]
     pub fn name_of(&self, rank: usize) -> Option<&SiteName> {
         let number = self.0.of_rank.get(rank)?;
@@ -292,7 +293,7 @@ impl SiteMap {
         (0..self.0.of_rank.len()).filter_map(|rank| self.name_of(rank))
     }
 
-    /// At which site each rank is, without the names.
+    /// The site of each rank, without the names.
     #[must_use]
     pub fn sites(&self) -> Sites {
         Sites::of(&self.0.of_rank)
@@ -318,7 +319,7 @@ impl TryFrom<Named> for SiteMap {
     }
 }
 
-/// Numbers and names that are no [`SiteMap`].
+/// Numbers and names that are not a valid [`SiteMap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct BadSiteMap;
 

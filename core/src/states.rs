@@ -1,8 +1,8 @@
-//! The states of a connection and of a collective, and the one table of legal transitions.
+//! The states of a connection and of a collective, and the only table of legal transitions.
 //!
-//! The master consults [`next_state`] for every change of a peer's [`ConnectionState`] and
-//! [`next_collective_state`] for every change of a tag's. What is not in the tables does not happen:
-//! a message that would need it gets its sender kicked.
+//! The master calls [`next_state`] for every change of a peer's [`ConnectionState`], and [`next_collective_state`]
+//! for every change of a tag's state. No transition happens that the tables lack: if a message would need one, its
+//! sender is evicted.
 //!
 //! ```text
 //!  Idle ──vote──▶ VoteAcceptNewPeers ─────────┐
@@ -17,102 +17,102 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Is the peer part of the run?
+/// Whether a peer is part of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ConnectionPhase {
-    /// Known to the master, waiting to be admitted. Holds no rank and cannot make anybody wait.
+    /// Known to the master, and waiting to be admitted. It has no rank, and no peer waits for it.
     Registered,
-    /// Part of the run: votes, and is waited for.
+    /// Part of the run: it votes, and others wait for it.
     Accepted,
 }
 
-/// What a peer is doing, as the master sees it.
+/// The state of a peer, as the master sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ConnectionState {
-    /// Nothing that the master waits for.
+    /// The master waits for nothing from it.
     Idle,
-    /// Voted to admit newcomers; waits for the other accepted peers of all groups.
+    /// Voted to admit newcomers. Waits for the other accepted peers of all groups.
     VoteAcceptNewPeers,
-    /// Needs the ring rebuilt without newcomers; waits for the others of its group. A peer comes
-    /// here when it initiates a collective on a ring that has lost a member or a lane.
+    /// Needs the ring rebuilt without newcomers. Waits for the others of its group. A peer enters this state when it
+    /// starts a collective on a ring that has lost a member or a lane.
     VoteNoNewPeersEstablishP2p,
-    /// Was told to connect ring edges.
+    /// Was ordered to connect ring edges.
     ConnectingToPeers,
-    /// Its edges failed, or somebody's did: waits for the next attempt.
+    /// Its edges, or those of another peer, failed. Waits for the next attempt.
     ConnectingToPeersFailed,
-    /// Its edges are up; waits for the others' reports.
+    /// Its edges are up. Waits for the reports of the others.
     WaitingForOtherPeers,
-    /// Voted to optimize; waits for the other accepted peers of all groups.
+    /// Voted to optimize. Waits for the other accepted peers of all groups.
     VoteOptimizeTopology,
     /// Measures bandwidths.
     OptimizeTopology,
-    /// Could not measure; waits for the others to end.
+    /// Could not measure. Waits for the others to end.
     OptimizeTopologyFailed,
-    /// Has measured; waits for the others and for the solver.
+    /// Has measured. Waits for the others and for the solver.
     VoteCompleteTopologyOptimization,
-    /// Submitted its shared state; waits for the others of its group.
+    /// Offered its shared state. Waits for the others of its group.
     VoteSyncSharedState,
-    /// Holds the elected content, and serves it to those told to ask here.
+    /// Holds the elected content, and serves it to other peers.
     DistributeSharedState,
-    /// Fetches what differs.
+    /// Fetches the entries that differ.
     RequestSharedState,
-    /// Is done with its part of the synchronization; waits for the others.
+    /// Has ended its part of the synchronization. Waits for the others.
     VoteCompleteSharedStateSync,
-    /// At least one tag is being voted on or running.
+    /// At least one tag is being voted on or runs.
     CollectiveCommunicationsRunning,
 }
 
-/// What moves a peer from one [`ConnectionState`] to the next.
+/// An event that moves a peer from one [`ConnectionState`] to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Event {
     /// The peer voted to update the topology.
     VotedToUpdate,
     /// The peer's collective needs another ring first.
     RingFoundStale,
-    /// The master gave out ring edges.
+    /// The master ordered ring edges.
     RingHandedOut,
-    /// The peer has nothing to connect, or reported all of its edges up.
+    /// The peer has nothing to connect, or reported that all of its edges are up.
     LinksUp,
-    /// The peer reported an edge that does not come up.
+    /// The peer reported an edge that did not come up.
     LinkFailed,
-    /// The attempt was given up; the peer's vote to update stands.
+    /// The attempt was given up. The peer's vote to update stands.
     RetryUpdate,
-    /// The attempt was given up; the peer's collectives wait on. If their ring is stale they need another
+    /// The attempt was given up. The peer's collectives continue to wait. If their ring is stale, they need another
     /// one, as before.
     RetryRewire,
-    /// The attempt was given up; the newcomer waits to be admitted, or the peer rests.
+    /// The attempt was given up. The newcomer waits to be admitted, or the peer rests.
     RetryAdmission,
-    /// The attempt was given up; the peer's vote to synchronize stands.
+    /// The attempt was given up. The peer's vote to synchronize stands.
     RetrySync,
-    /// The attempt was given up; the peer's vote to optimize stands.
+    /// The attempt was given up. The peer's vote to optimize stands.
     RetryOptimize,
-    /// The ring stands, and the peer has nothing else to do.
+    /// The ring is established, and the peer has nothing else to do.
     RingStands,
-    /// The ring stands, and the peer's collectives go on.
+    /// The ring is established, and the peer's collectives continue.
     RingStandsForCollectives,
-    /// The ring stands, and the peer's vote to synchronize too.
+    /// The ring is established, and the peer's vote to synchronize stands.
     RingStandsForSync,
-    /// The ring stands, and the peer's vote to optimize too.
+    /// The ring is established, and the peer's vote to optimize stands.
     RingStandsForOptimize,
     /// The peer voted to optimize.
     VotedToOptimize,
-    /// The master gave out measurements.
+    /// The master ordered measurements.
     ProbesHandedOut,
     /// The peer has measured.
     ProbesDone,
     /// The peer could not measure.
     ProbesFailed,
-    /// The peer has no edge to measure first.
+    /// The peer has no edge to measure at first.
     NothingToProbe,
-    /// The peer's measurements are not awaited any more.
+    /// The master no longer waits for the peer's measurements.
     ProbesGivenUp,
     /// The optimization ended without another ring.
     OptimizationConcluded,
     /// The peer voted to synchronize.
     VotedToSync,
-    /// The elected content is here.
+    /// The peer holds the elected content.
     ElectedAsHolder,
-    /// The elected content is elsewhere.
+    /// The peer lacks the elected content.
     ElectedAsRequester,
     /// The peer's part of the transfer is over.
     TransferDone,
@@ -122,18 +122,18 @@ pub enum Event {
     CollectiveInitiated,
     /// The peer's last collective ended, or was refused.
     CollectivesEnded,
-    /// The peer's call gave way to another peer's.
+    /// The peer's call gave way to that of another peer.
     CallGaveWay,
 }
 
 /// One row of the table: in `from`, `event` leads to `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Transition {
-    /// Where the peer is.
+    /// The state before.
     pub from: ConnectionState,
-    /// What happens.
+    /// The event.
     pub event: Event,
-    /// Where it is afterwards.
+    /// The state after.
     pub to: ConnectionState,
 }
 
@@ -412,7 +412,7 @@ pub const TRANSITIONS: &[Transition] = &[
     row(S::VoteSyncSharedState, E::CallGaveWay, S::Idle),
 ];
 
-/// Where `event` leads from `from`, or `None` where it is not allowed.
+/// The state after `event` in the state `from`. `None` if the event is not permitted there.
 #[must_use]
 pub fn next_state(from: ConnectionState, event: Event) -> Option<ConnectionState> {
     TRANSITIONS
@@ -421,26 +421,26 @@ pub fn next_state(from: ConnectionState, event: Event) -> Option<ConnectionState
         .map(|row| row.to)
 }
 
-/// What one peer is doing with one tag.
+/// The state of one tag on one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum CollectiveCommunicationState {
-    /// Voted to start; waits for the others of its group.
+    /// Voted to start. Waits for the others of its group.
     VoteInitiate,
     /// Runs its plan.
     Perform,
-    /// Voted on its outcome; waits for the verdict.
+    /// Voted on its outcome. Waits for the verdict.
     VoteComplete,
 }
 
-/// What moves a tag of a peer from one [`CollectiveCommunicationState`] to the next. `None` is a tag
-/// that is not in use.
+/// An event that moves a tag of a peer from one [`CollectiveCommunicationState`] to another. `None` is a tag that is
+/// not in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum CollectiveEvent {
     /// The peer voted to start.
     Initiated,
     /// The vote was not carried out.
     Refused,
-    /// Everybody voted for the same.
+    /// All peers voted for the same collective.
     Commenced,
     /// The peer voted on its outcome.
     Completed,
@@ -448,14 +448,14 @@ pub enum CollectiveEvent {
     Decided,
 }
 
-/// One row of the tags' table.
+/// One row of the table of tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CollectiveTransition {
-    /// What the tag is in; `None`: not in use.
+    /// The state before. `None`: not in use.
     pub from: Option<CollectiveCommunicationState>,
-    /// What happens.
+    /// The event.
     pub event: CollectiveEvent,
-    /// What it is in afterwards.
+    /// The state after. `None`: not in use.
     pub to: Option<CollectiveCommunicationState>,
 }
 
@@ -496,7 +496,8 @@ pub const COLLECTIVE_TRANSITIONS: &[CollectiveTransition] = &[
     },
 ];
 
-/// Where `event` leads a tag in `from`: the outer `None` says that it is not allowed.
+/// The state of a tag after `event` in the state `from`. The outer `None` means that the event is not permitted
+/// there.
 #[must_use]
 pub fn next_collective_state(
     from: Option<CollectiveCommunicationState>,

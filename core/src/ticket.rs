@@ -1,9 +1,9 @@
-//! Minting tickets: the secret that a peer presents when it opens a lane to another.
+//! Minting tickets: a ticket is the secret that a peer presents when it opens a lane to another peer.
 //!
-//! The master holds the only [`TicketMint`] of a run. It gives the same ticket to both ends of a
-//! lane; the end that dials presents it in its [`Preamble`](crate::wire::Preamble), the other
-//! compares. Nothing is stored: a ticket is a function of what it permits, so that the mint is a
-//! plain value and two masters with one key and one history mint the same.
+//! The master has the only [`TicketMint`] of a run. It gives the same ticket to both ends of a lane. The end that
+//! dials presents it in its [`Preamble`](crate::wire::Preamble), and the other end compares. Nothing is stored: a
+//! ticket is a function of what it permits. So the mint is a plain value, and two masters with the same key and
+//! history mint the same tickets.
 
 use core::fmt;
 use core::hash::Hasher;
@@ -13,19 +13,19 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::id::{PeerId, Round, Ticket};
 
-/// Mints tickets with SipHash-2-4-128, a pseudorandom function: without the key nobody can guess
-/// the ticket of one round and pair from the tickets of others.
+/// Mints tickets with SipHash-2-4-128, a pseudorandom function: without the key nobody can compute the ticket of a
+/// round and pair from other tickets.
 ///
-/// `Debug` hides the key; serialized it is there, as in a [`log`](crate::log) of the master.
+/// `Debug` hides the key. The serialized form includes it, for example in a [`log`](crate::log) of the master.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TicketMint {
-    /// 128 random bits, known to the master alone.
+    /// 128 random bits, known only to the master.
     pub key: [u8; 16],
 }
 
 impl TicketMint {
-    /// The ticket with which `from` may open lanes to `to` in `round`: always the same for the same
-    /// three, and another for the opposite direction.
+    /// The ticket with which `from` may open lanes to `to` in `round`. It is always the same for the same arguments,
+    /// and different for the opposite direction.
     #[must_use]
     pub fn mint(&self, round: Round, from: PeerId, to: PeerId) -> Ticket {
         let mut hasher = SipHasher24::new_with_key(&self.key);
@@ -35,8 +35,8 @@ impl TicketMint {
         Ticket(hasher.finish128().as_u128())
     }
 
-    /// A secret for another purpose than tickets. It is computed from a longer text than any ticket,
-    /// so that tickets, which peers know, say nothing about it.
+    /// A secret for another purpose than tickets. Its input is longer than that of any ticket, so that tickets, which
+    /// peers know, reveal nothing about it.
     pub(crate) fn derive_key(&self, purpose: &[u8]) -> [u8; 16] {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write(b"pccl: no ticket, but the key of ");

@@ -1,35 +1,34 @@
-//! A queue of deadlines, for whoever drives a machine.
+//! A queue of deadlines for the driver of a machine.
 //!
-//! The machines name their timers and say how long they take; they know no instants. A driver turns
-//! `StartTimer { timer, after }` into [`arm`](TimerQueue::arm)`(timer, now + after)`, sleeps until
-//! [`next_deadline`](TimerQueue::next_deadline), and hands what
-//! [`pop_expired`](TimerQueue::pop_expired) returns back to the machine. The queue reads no clock:
-//! instants are whatever the driver counts in.
+//! The machines name their timers and give durations; they know no instants. The driver turns `StartTimer { timer,
+//! after }` into [`arm`](TimerQueue::arm)`(timer, now + after)`, sleeps until
+//! [`next_deadline`](TimerQueue::next_deadline), and passes the timers that [`pop_expired`](TimerQueue::pop_expired)
+//! returns to the machine. The queue reads no clock: the driver defines the instants.
 //!
 //! # Time in which the process stood still
 //!
-//! Most timers are *patience*: they say how long somebody is waited for. A process that was stopped,
-//! suspended or starved wakes up with such timers expired and with the answers unread in its sockets.
-//! So that the answers come first, a driver calls [`forgive`](TimerQueue::forgive) each time that it
-//! wakes up, before it pops anything: where a deadline passed unseen, all patience is prolonged by the
-//! time lost and a pause to read in. Timers of what the process itself has to do are not prolonged.
+//! Most timers are *patience*: they limit how long a peer is waited for. If a process was stopped, suspended or
+//! starved, it wakes up with such timers expired, and with unread answers in its sockets. To read the answers first,
+//! a driver calls [`forgive`](TimerQueue::forgive) each time it wakes up, before it pops timers. If a deadline passed
+//! unnoticed, all patience is extended by the lost time and a pause for reading. Timers of the process's own duties
+//! are not extended.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::ops::{Add, Sub};
 use core::time::Duration;
 
-/// A driver that looks at its queue so long after the earliest deadline stood still, and so much time
-/// it gives itself then to read what has arrived. Longer than any step of a machine or any delay of a
-/// busy system takes, shorter than any patience with a peer.
+/// If a driver checks its queue this long after the earliest deadline, the process stood still. It then takes the
+/// same time to read what has arrived. Longer than any step of a machine or delay of a busy system, and shorter than
+/// any patience.
 pub const PAUSE: Duration = Duration::from_millis(500);
 
-/// Deadlines by timer: `T` names timers, `I` is an instant. Each timer has at most one deadline.
+/// Deadlines by timer: `T` identifies timers, and `I` is an instant. Each timer has at most one deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimerQueue<T: Ord + Copy, I: Ord + Copy> {
     by_deadline: BTreeSet<(I, T)>,
     by_timer: BTreeMap<T, I>,
-    /// When the driver last called `forgive`.
+    /// The last call of `forgive`.
     looked: Option<I>,
 }
 
@@ -40,7 +39,7 @@ impl<T: Ord + Copy, I: Ord + Copy> Default for TimerQueue<T, I> {
 }
 
 impl<T: Ord + Copy, I: Ord + Copy> TimerQueue<T, I> {
-    /// A queue in which no timer is armed.
+    /// A queue without timers.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -50,28 +49,28 @@ impl<T: Ord + Copy, I: Ord + Copy> TimerQueue<T, I> {
         }
     }
 
-    /// Sets the timer's deadline. One that it had is forgotten.
+    /// Sets the timer's deadline, and replaces an earlier one.
     pub fn arm(&mut self, timer: T, at: I) {
         self.disarm(timer);
         self.by_timer.insert(timer, at);
         self.by_deadline.insert((at, timer));
     }
 
-    /// Forgets the timer's deadline, if it has one.
+    /// Removes the timer's deadline, if it has one.
     pub fn disarm(&mut self, timer: T) {
         if let Some(at) = self.by_timer.remove(&timer) {
             self.by_deadline.remove(&(at, timer));
         }
     }
 
-    /// When to look again; `None` where no timer is armed.
+    /// The earliest deadline. `None` if no timer is armed.
     #[must_use]
     pub fn next_deadline(&self) -> Option<I> {
         self.by_deadline.first().map(|(at, _)| *at)
     }
 
-    /// Takes out the earliest timer whose deadline is not after `now`; timers with the same deadline
-    /// come in their own order. Call it until it says `None`.
+    /// Removes and returns the earliest timer whose deadline is not after `now`. Timers with the same deadline come
+    /// in their own order. Call it until it returns `None`.
     pub fn pop_expired(&mut self, now: I) -> Option<T> {
         let (at, timer) = *self.by_deadline.first()?;
         if at > now {
@@ -82,19 +81,17 @@ impl<T: Ord + Copy, I: Ord + Copy> TimerQueue<T, I> {
         Some(timer)
     }
 
-    /// Prolongs all patience by the time in which the process stood still, if it did; says how long
-    /// that was.
+    /// Extends all patience by the time in which the process stood still, and returns that time. `None` if it did not
+    /// stand still.
     ///
-    /// Call it each time that the driver wakes up, with the present instant, before
-    /// [`pop_expired`](Self::pop_expired). The process stood still if a timer ran out more than
-    /// `pause` ago (usually [`PAUSE`]) and the driver has not looked for just as long; a driver that
-    /// looks, and lets a timer wait, does not stand still. What is lost is the time since the earliest
-    /// deadline, or since the last look where that is later.
+    /// Call it each time the driver wakes up, with the current instant, before [`pop_expired`](Self::pop_expired).
+    /// The process stood still if a timer ran out more than `pause` ago (usually [`PAUSE`]), and the driver has not
+    /// called `forgive` for as long. A driver that checks the queue, and lets a timer wait, does not stand still. The
+    /// lost time is counted from the earliest deadline, or from the last call if that is later.
     ///
-    /// Of the timers that `is_patience` approves each then runs out later by the time lost and the
-    /// pause, but for one that had run out before: it gets the pause from now. So no patience ends
-    /// before `now` plus `pause`, and what arrived meanwhile is read first. The others stay as they
-    /// are.
+    /// Each timer for which `is_patience` returns `true` then runs out later, by the lost time and the pause. A timer
+    /// that had run out before gets the pause from now. So no patience ends before `now` plus `pause`, and the driver
+    /// first reads what has arrived meanwhile. All other timers are unchanged.
     pub fn forgive<D>(&mut self, now: I, pause: D, is_patience: impl Fn(&T) -> bool) -> Option<D>
     where
         I: Add<D, Output = I> + Sub<I, Output = D>,
@@ -118,8 +115,8 @@ impl<T: Ord + Copy, I: Ord + Copy> TimerQueue<T, I> {
     }
 }
 
-/// Until when a single wait goes on whose limit was found to have passed, for a driver that has no queue
-/// for it: `None` where patience has ended, a pause from `now` where the process stood still.
+/// The extended limit of a single wait whose limit has passed, for a driver that has no queue for it. `None` if the
+/// patience is over; a pause from `now` if the process stood still.
 pub fn prolonged<I, D>(limit: I, now: I, pause: D) -> Option<I>
 where
     I: Ord + Copy + Add<D, Output = I>,

@@ -1,4 +1,4 @@
-//! Who is connected with whom: rings, links, world sizes, and what can go wrong with a link.
+//! Rings, links and world sizes, and what can go wrong with a link.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::id::{Epoch, Identity, PeerId, Round, Ticket};
 use crate::site::{SiteMap, SiteName};
 
-/// The ring of one group in one epoch: a permutation of the group's accepted peers. Data flows from
-/// a peer to the next in the list, and from the last to the first.
+/// The ring of one group in one epoch: a permutation of the group's accepted peers. Data flows from a peer to the
+/// next one in the list, and from the last to the first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Ring(pub Vec<PeerId>);
 
@@ -22,13 +22,13 @@ impl Ring {
         self.0.len()
     }
 
-    /// Position of `peer`, or `None` where it is not a member.
+    /// The rank of `peer`, which is its position. `None` if it is not a member.
     #[must_use]
     pub fn rank_of(&self, peer: PeerId) -> Option<usize> {
         self.0.iter().position(|member| *member == peer)
     }
 
-    /// Who receives from `peer`; `None` for a stranger and in a ring of one.
+    /// The peer that receives from `peer`. `None` if `peer` is not a member, or the only one.
     #[must_use]
     pub fn next_of(&self, peer: PeerId) -> Option<PeerId> {
         let rank = self.rank_of(peer)?;
@@ -36,7 +36,7 @@ impl Ring {
         (*after != peer).then_some(*after)
     }
 
-    /// Who sends to `peer`; `None` for a stranger and in a ring of one.
+    /// The peer that sends to `peer`. `None` if `peer` is not a member, or the only one.
     #[must_use]
     pub fn previous_of(&self, peer: PeerId) -> Option<PeerId> {
         let rank = self.rank_of(peer)?;
@@ -47,20 +47,20 @@ impl Ring {
         (*before != peer).then_some(*before)
     }
 
-    /// Whether it is a ring of these peers, each of them once.
+    /// Whether the ring consists of these peers, each of them once.
     #[must_use]
     pub fn is_of(&self, peers: &BTreeSet<PeerId>) -> bool {
         let on_ring: BTreeSet<PeerId> = self.0.iter().copied().collect();
         on_ring == *peers && on_ring.len() == self.world_size()
     }
 
-    /// Whether the first of these sends to the second around the ring.
+    /// Whether the first of these sends to the second on the ring.
     #[must_use]
     pub fn has_edge(&self, (from, to): (PeerId, PeerId)) -> bool {
         self.next_of(from) == Some(to)
     }
 
-    /// Every link that a mesh of these peers has, sender first.
+    /// All links of a mesh of these peers, sender first.
     pub fn pairs(&self) -> impl Iterator<Item = (PeerId, PeerId)> + '_ {
         let to_others = |from: PeerId| {
             let others = self.0.iter().filter(move |to| **to != from);
@@ -69,7 +69,7 @@ impl Ring {
         self.0.iter().copied().flat_map(to_others)
     }
 
-    /// Every directed edge, sender first. A ring of two has two edges, a ring of one has none.
+    /// All directed edges, sender first. A ring of two has two edges, a ring of one has none.
     pub fn edges(&self) -> impl Iterator<Item = (PeerId, PeerId)> + '_ {
         let next = self.0.iter().cycle().skip(1);
         let pairs = self.0.iter().copied().zip(next.copied());
@@ -77,44 +77,44 @@ impl Ring {
     }
 }
 
-/// Sizes of the run, counting accepted peers only.
+/// Sizes of the run, in accepted peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct WorldSizes {
     /// Accepted peers of all groups.
     pub global: u32,
-    /// Accepted peers of the own group.
+    /// Accepted peers of this peer's group.
     pub group: u32,
-    /// Groups that have an accepted peer.
+    /// Groups with at least one accepted peer.
     pub groups: u32,
     /// Accepted peers of the largest group.
     pub largest_group: u32,
 }
 
-/// What a peer knows of the run after a successful topology update.
+/// The topology after a successful update, as one peer sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Topology {
-    /// The epoch that this ring belongs to.
+    /// The epoch of this ring.
     pub epoch: Epoch,
-    /// The own group's ring.
+    /// The ring of this peer's group.
     pub ring: Ring,
     /// The site of each rank of the ring.
     pub sites: SiteMap,
-    /// Lanes of the ring edge that has the most. A buffer is cut for so many; an edge with fewer lanes
-    /// carries several parts on one.
+    /// Number of lanes of the ring edge that has the most. A buffer is cut into at most this many stripes. An edge
+    /// with fewer lanes carries several stripes on one lane.
     pub lanes: u16,
-    /// World sizes at this epoch.
+    /// World sizes in this epoch.
     pub world: WorldSizes,
 }
 
 impl Topology {
-    /// The site of a member of the ring. `None`: `peer` is not one.
+    /// The site of `peer`. `None` if it is not a member of the ring.
     #[must_use]
     pub fn site_of(&self, peer: PeerId) -> Option<&SiteName> {
         self.sites.name_of(self.ring.rank_of(peer)?)
     }
 }
 
-/// In which direction the bytes of a link flow, seen from one of its ends.
+/// The direction of a link, as one of its ends sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Way {
     /// This peer sends.
@@ -124,7 +124,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// The same link, seen from its other end.
+    /// The direction of the same link, as its other end sees it.
     #[must_use]
     pub const fn other_end(self) -> Self {
         match self {
@@ -134,25 +134,25 @@ impl Way {
     }
 }
 
-/// A link of a peer: some lanes to or from another one, on which bytes flow in one direction. A peer has at most
-/// one link of each direction with each other peer.
+/// A link of a peer: a number of lanes to or from another peer, on which bytes flow in one direction. A peer has at
+/// most one link in each direction with each other peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LinkId {
     /// Whether this peer sends or receives.
     pub way: Way,
-    /// Who is at the other end.
+    /// The peer at the other end.
     pub with: PeerId,
 }
 
 impl LinkId {
-    /// The link on which `peer` is sent to.
+    /// The link on which a peer sends to `peer`.
     #[must_use]
     pub const fn to(peer: PeerId) -> Self {
         let way = Way::Out;
         Self { way, with: peer }
     }
 
-    /// The link on which `peer` sends.
+    /// The link on which a peer receives from `peer`.
     #[must_use]
     pub const fn from(peer: PeerId) -> Self {
         let way = Way::In;
@@ -169,27 +169,27 @@ impl LinkId {
     }
 }
 
-/// A link that stands, and which lanes it is: those of the round in which it was built.
+/// An established link, and the round in which its lanes were connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BuiltLink {
-    /// Which link.
+    /// The link.
     pub link: LinkId,
-    /// When it was built.
+    /// The round of its lanes.
     pub built: Round,
 }
 
-/// The links that a peer has in one epoch, in the order of their names, each once.
+/// The links of a peer in one epoch, in ascending order, each once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Layout(pub Vec<BuiltLink>);
 
 impl Layout {
-    /// Whether they are in order, and each is there once.
+    /// Whether the links are in ascending order, each once.
     #[must_use]
     pub fn is_in_order(&self) -> bool {
         self.0.is_sorted_by(|one, next| one.link < next.link)
     }
 
-    /// The round in which a link was built. `None`: the peer has no such link.
+    /// The round in which the lanes of a link were connected. `None` if the peer has no such link.
     #[must_use]
     pub fn built(&self, link: LinkId) -> Option<Round> {
         let mut built = self.0.iter().filter(|built| built.link == link);
@@ -197,13 +197,13 @@ impl Layout {
     }
 }
 
-/// Which links of a peer have lost a lane since they were built, in the order of their names. Every vote that
-/// may lead to a collective carries it, so that a broken link between two living peers is rebuilt.
+/// The links of a peer that have lost a lane since they were connected, in ascending order. Every vote that may lead
+/// to a collective carries it, so that a broken link between two live peers is rebuilt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct BrokenLinks(pub Vec<LinkId>);
 
 impl BrokenLinks {
-    /// All links are whole.
+    /// No broken links.
     pub const NONE: Self = Self(Vec::new());
 
     /// Whether any link is broken.
@@ -213,33 +213,33 @@ impl BrokenLinks {
     }
 }
 
-/// An order to connect lanes with one peer. The same ticket is given to both ends.
+/// An order to connect lanes with one peer. Both ends get the same ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LaneOrder {
-    /// Who is at the other end.
+    /// The peer at the other end.
     pub with: PeerId,
-    /// Presented by the end that dials, expected by the other.
+    /// The ticket. The end that dials presents it, and the other end expects it.
     pub ticket: Ticket,
-    /// `Some`: dial this address. `None`: the other end will dial; expect it.
+    /// `Some`: dial this address. `None`: the other end dials; expect it.
     pub dial: Option<SocketAddr>,
-    /// How many lanes, at least one; the same for both ends.
+    /// Number of lanes, at least one; the same for both ends.
     pub lanes: u16,
-    /// What the other end has proved to the master, and has to prove on each lane, whatever ticket it
-    /// presents. `None`: the run's transport proves nothing.
+    /// The identity that the other end has proved to the master. It must prove it on each lane as well, whatever
+    /// ticket it presents. `None`: the run's transport proves nothing.
     pub identity: Option<Identity>,
 }
 
 /// An order to connect a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LinkOrder {
-    /// Whether this peer will send or receive on it.
+    /// Whether this peer sends or receives on the link.
     pub way: Way,
-    /// Its lanes.
+    /// The lanes of the link.
     pub lanes: LaneOrder,
 }
 
 impl LinkOrder {
-    /// The link that is to be connected.
+    /// The link to be connected.
     #[must_use]
     pub const fn link(&self) -> LinkId {
         LinkId {
@@ -250,8 +250,8 @@ impl LinkOrder {
 }
 
 impl LaneOrder {
-    /// Whether a lane whose other end has proved this identity, or none, is one of the ordered ones. If it
-    /// is not: drop it, before anything is said on it.
+    /// Whether a lane is one of the ordered lanes, by the identity that its other end has proved, or none. If not,
+    /// drop the lane before sending anything on it.
     #[must_use]
     pub fn is_with(&self, proven: Option<Identity>) -> bool {
         let expected = self.identity;
@@ -266,19 +266,19 @@ impl LaneOrder {
 /// Why lanes to a peer did not come up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum LaneFailure {
-    /// Nobody listens at the address, or a firewall refuses.
+    /// No process listens at the address, or a firewall refuses.
     Refused,
-    /// No answer in time.
+    /// There was no answer in time.
     TimedOut,
-    /// No route to the address.
+    /// There is no route to the address.
     Unreachable,
     /// The connection ended before the lanes were up.
     Closed,
-    /// Whoever answered did not speak this protocol or did not accept the ticket.
+    /// The other end did not speak this protocol, or did not accept the ticket.
     BadHandshake,
-    /// Whoever is at the address has not proved the identity that the master named.
+    /// The other end has not proved the identity that the master named.
     Untrusted,
-    /// The peer's own machine ran out of something (ports, descriptors, memory).
+    /// This peer's machine ran out of a resource (ports, descriptors, memory).
     Local,
 }
 

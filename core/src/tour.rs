@@ -1,26 +1,25 @@
-//! Choosing the order of a ring: the fastest that measurements allow, or one that goes around what
-//! cannot be connected.
+//! Choosing the order of a ring: the fastest ring that the measurements permit, or a ring around pairs that cannot be
+//! connected.
 //!
-//! Every directed edge of a ring carries the same number of bytes whatever the order, and a long
-//! transfer is as fast as its slowest edge. A ring is therefore better if its slowest edge, the
-//! bottleneck, is faster; among rings with the same bottleneck, if the sum over its edges is smaller:
-//! [`Objective::Bottleneck`]. [`Objective::Sum`] is the asymmetric travelling salesman problem, to
-//! compare with what is published about it.
+//! Every directed edge of a ring carries the same number of bytes in any order, and a long transfer is as fast as its
+//! slowest edge. So a ring is better if its slowest edge, the bottleneck, is faster; among rings with the same
+//! bottleneck, if the sum over its edges is smaller: [`Objective::Bottleneck`]. [`Objective::Sum`] is the asymmetric
+//! travelling salesman problem, for comparison with published results.
 //!
-//! | step | where it comes from |
+//! | step | source |
 //! |---|---|
 //! | up to [`EXACT_MAX`] nodes: dynamic programs over sets | Held and Karp 1962 |
 //! | bound on the bottleneck: cycle cover, strong connectivity, no cut node | `tour/graph.rs` |
 //! | bound on the sum: assignment | Jonker and Volgenant 1987 |
 //! | bound on the sum: spanning trees with multipliers | Held and Karp 1970, 1971 |
-//! | where they begin: assignments of contracted cycles | Frieze, Galbiati and Maffioli 1982 |
+//! | initial duals: assignments of contracted cycles | Frieze, Galbiati and Maffioli 1982 |
 //! | start: the assignment, patched | Karp 1979 |
 //! | descent: 3-opt without reversal, neighbour lists, don't-look bits | Kanellakis and Papadimitriou 1980, Bentley 1992 |
 //! | kicks: local double bridges | Martin, Otto and Felten 1991 |
 //!
-//! A [`Search`] carries its bounds with it: what it found is optimal, or at most so far from it. It
-//! never reads a clock: the same problem, seed and number of steps give the same answer everywhere.
-//! A [`Quest`] is a search among peers, [`solve`] one of a fixed length, and [`avoid`] finds a ring around forbidden pairs.
+//! A [`Search`] has bounds: its result is optimal, or within a known distance of the optimum. It never reads a clock:
+//! the same problem, seed and number of steps give the same answer on every machine. A [`Quest`] is a search over
+//! peers, [`solve`] is one of a fixed length, and [`avoid`] finds a ring around forbidden pairs.
 
 mod ascent;
 mod assignment;
@@ -58,18 +57,18 @@ use crate::id::PeerId;
 use crate::topology::Ring;
 use problem::time_of;
 
-/// A ring of all members of a problem, the first of them first, and how good it is at least.
+/// A ring of all members of a problem, the first member first, and a bound on the optimum.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Solved {
     /// The ring.
     pub ring: Ring,
-    /// No ring has a faster slowest edge, in bytes per second.
+    /// Upper bound of the bottleneck of all rings, in bytes per second.
     pub bound: u64,
-    /// It is proven that no ring is better.
+    /// Whether it is proved that no ring is better.
     pub is_optimal: bool,
 }
 
-/// A problem, and the search for its best ring: a value that is continued for as long as somebody likes.
+/// A problem, and the search for its best ring. It is a value, and can be continued at any time.
 #[derive(Clone, Debug)]
 pub struct Quest {
     members: Vec<PeerId>,
@@ -77,7 +76,7 @@ pub struct Quest {
 }
 
 impl Quest {
-    /// A search that has not begun. `None`: a member is named twice, or there are more than [`NODES_MAX`].
+    /// A search that has not begun. `None` if a member is listed twice, or if there are more than [`NODES_MAX`].
     #[must_use]
     pub fn new(problem: &TourProblem) -> Option<Self> {
         let members = problem.members.clone();
@@ -90,25 +89,25 @@ impl Quest {
         Some(Self { members, search })
     }
 
-    /// Takes so many more steps, or fewer if the answer is proven before.
+    /// Takes `steps` more steps, or fewer if the answer is proved before.
     pub fn run(&mut self, steps: u64) {
         self.search.run(steps);
     }
 
-    /// Takes the steps of an immediate answer: dozens of members take a fraction of a second, a thousand some
-    /// seconds.
+    /// Takes the steps of an immediate answer. For dozens of members it takes a fraction of a second, for a thousand
+    /// some seconds.
     pub fn run_first(&mut self) {
         let count = self.members.len() as u64;
         self.run(STEPS_PER_EDGE * count * count + STEPS_PER_NODE * count);
     }
 
-    /// Whether nothing better will be found.
+    /// Whether no better ring can be found.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.search.is_over()
     }
 
-    /// The best ring so far. `None`: no ring of usable edges was found.
+    /// The best ring so far. `None` if no ring of usable edges was found.
     #[must_use]
     pub fn solved(&self) -> Option<Solved> {
         match self.search.result() {
@@ -126,20 +125,19 @@ impl Quest {
     }
 }
 
-/// How many steps [`solve`] takes: some of them for every edge, some for every node.
+/// Number of steps of [`solve`]: some per edge, and some per node.
 const STEPS_PER_EDGE: u64 = 100;
 const STEPS_PER_NODE: u64 = 200_000;
 
-/// A good ring of the problem's members, the first of them first; see the module for what is good. Up
-/// to [`EXACT_MAX`] members it is the best one, and of several such the one that is first in the
-/// present order.
+/// A good ring of the problem's members, the first member first; see the [module](self) for what is good. Up to
+/// [`EXACT_MAX`] members it is the best ring; of several best ones, the first in the current order.
 ///
-/// The present order is kept if nothing better is found. One member is a ring by itself; two need both
-/// directions. Dozens of members take a fraction of a second, a thousand some seconds: then call it
-/// where nobody waits.
+/// If no better ring is found, the result is the current order. A single member is a ring; two members need both
+/// directions. Dozens of members take a fraction of a second, a thousand some seconds, so do not call it on a thread
+/// that serves others.
 ///
-/// Returns `None` if there are no members or more than [`NODES_MAX`], if a member is named twice, and
-/// if no ring of usable edges was found. Keep the present ring then.
+/// Returns `None` if there are no members or more than [`NODES_MAX`], if a member is listed twice, or if no ring of
+/// usable edges was found. Keep the current ring then.
 #[must_use]
 pub fn solve(problem: &TourProblem) -> Option<Solved> {
     let mut quest = Quest::new(problem)?;

@@ -1,8 +1,8 @@
-//! The transport port: what a transport has to do, and reading and writing whole pieces over it.
+//! The transport port: the traits that a transport implements, and functions that send and receive whole pieces.
 //!
-//! A transport opens *lanes*: ordered, reliable byte streams. Everything above a lane (preambles,
-//! framing, striping, tickets, flow) is written once, elsewhere. The methods are `poll_*` because
-//! those stay usable behind `dyn` without an allocation per frame.
+//! A transport opens *lanes*: ordered, reliable byte streams. Everything above a lane (preambles, framing, striping,
+//! tickets, flow control) is written once, elsewhere. The methods are `poll_*`, because such methods work behind
+//! `dyn` without an allocation per frame.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -17,15 +17,15 @@ use core::time::Duration;
 use crate::id::Identity;
 use crate::topology::LaneFailure;
 
-/// A future that owns its type. Only opening and listening use it, never a frame.
+/// A boxed future. Only opening and listening use it, never a frame.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Where a lane leads.
+/// The destination of a lane.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Endpoint {
     /// A known address.
     Address(SocketAddr),
-    /// `host:port`, for the transport to look up.
+    /// `host:port`, which the transport resolves.
     Name(String),
 }
 
@@ -42,31 +42,31 @@ impl fmt::Display for Endpoint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaneError {
-    /// Nobody listens there.
+    /// No process listens at the address.
     #[error("the connection was refused")]
     Refused,
-    /// No answer, or no progress, in time.
+    /// There was no answer, or no progress, in time.
     #[error("there was no answer in time")]
     TimedOut,
-    /// No route to the address.
+    /// There is no route to the address.
     #[error("there is no route to the address")]
     Unreachable,
-    /// The other end is gone without having closed.
+    /// The other end is gone, without closing.
     #[error("the connection was reset")]
     Reset,
-    /// The stream ended in the middle of something.
+    /// The stream ended within a message.
     #[error("the connection was closed")]
     Closed,
-    /// The address to listen on is taken.
+    /// The address to listen on is in use.
     #[error("the address is already in use")]
     AddressInUse,
-    /// The address to listen on is not this machine's, or not allowed.
+    /// The address to listen on is not an address of this machine, or not permitted.
     #[error("the address cannot be used on this machine")]
     AddressNotAvailable,
-    /// The host name is unknown.
+    /// The host name cannot be resolved.
     #[error("the host name could not be resolved")]
     NameNotResolved,
-    /// The other end has not proved the identity that was expected, or none at all.
+    /// The other end has not proved the expected identity, or no identity at all.
     #[error("the other end has not proved the expected identity")]
     Untrusted,
     /// The other end does not encrypt, and this one does.
@@ -75,13 +75,13 @@ pub enum LaneError {
     /// The other end encrypts, and this one does not.
     #[error("the other end speaks TLS, and this one speaks plain TCP")]
     Encrypted,
-    /// This process, or its machine, has as many files and sockets open as it may have.
+    /// This process, or its machine, has reached its limit of open files and sockets.
     #[error("too many files and sockets are open here: raise the limit of the process (ulimit -n)")]
     NoDescriptors,
-    /// The operating system said no in another way.
+    /// Another error of the operating system, with its number.
     #[error("operating system error {0}")]
     Os(i32),
-    /// An error that carries no number.
+    /// An error without a number.
     #[error("the lane failed")]
     Failed,
 }
@@ -104,10 +104,10 @@ impl From<LaneError> for LaneFailure {
 }
 
 impl LaneError {
-    /// Of an error number of the operating system that says nothing that any other variant says.
+    /// The error for an error number of the operating system that no other variant covers.
     #[must_use]
     pub const fn of_system(number: i32) -> Self {
-        /// `EMFILE` and `ENFILE`, which are these numbers on every Unix.
+        /// `EMFILE` and `ENFILE`, which have these numbers on every Unix.
         const NO_DESCRIPTORS: [i32; 2] = [24, 23];
         let [of_process, of_machine] = NO_DESCRIPTORS;
         if cfg!(unix) && (number == of_process || number == of_machine) {
@@ -120,16 +120,16 @@ impl LaneError {
 /// Whether lanes are encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Security {
-    /// They are not, and nobody proves anything.
+    /// They are not, and no end proves its identity.
     Plain,
-    /// They are, and both ends prove who they are.
+    /// They are, and both ends prove their identities.
     Proven,
 }
 
-/// What a transport speaks on lanes that have to be proven. Two ends that differ in it never meet.
+/// The protocol of a transport on encrypted lanes. Two ends with different protocols cannot connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
-    /// Nothing: it has plain lanes alone.
+    /// None: the transport has only plain lanes.
     Plain,
     /// TLS 1.3 over TCP.
     Tls,
@@ -149,19 +149,19 @@ impl fmt::Display for Protocol {
 
 /// Opens lanes: ordered, reliable byte streams between two peers.
 pub trait Transport: Send + Sync + 'static {
-    /// Takes the address and accepts lanes there. Port zero: any free port.
+    /// Listens on the address. Port 0 chooses a free port.
     ///
-    /// Binding and listening are one step: where it fails nothing stays bound. Where lanes have to be
-    /// [`Proven`](Security::Proven) a plain one may be accepted all the same, as one that proves nothing, so
-    /// that whoever dials can be told why it is not welcome: it is for the caller to refuse it.
+    /// Binding and listening are one step: if it fails, nothing stays bound. With [`Proven`](Security::Proven) the
+    /// listener may still accept a plain lane, as one without an identity, so that the caller can tell the other end
+    /// why it is refused. The caller must refuse it.
     fn listen(
         &self,
         on: SocketAddr,
         security: Security,
     ) -> BoxFuture<'_, Result<Box<dyn Listener>, LaneError>>;
 
-    /// Opens a lane, in the transport's own time limit. `expect` is who has to answer: the lane is encrypted,
-    /// both ends prove who they are, and it fails with [`LaneError::Untrusted`] if anybody else is there.
+    /// Opens a lane, within the transport's own time limit. With `expect`, the lane is encrypted and both ends prove
+    /// their identities; if the other end is not the expected one, the call fails with [`LaneError::Untrusted`].
     /// `None`: a plain lane.
     fn open<'a>(
         &'a self,
@@ -169,27 +169,27 @@ pub trait Transport: Send + Sync + 'static {
         expect: Option<Identity>,
     ) -> BoxFuture<'a, Result<Lane, LaneError>>;
 
-    /// How many lanes a ring edge should have, at least one.
+    /// Number of lanes that a ring edge should have, at least one.
     fn lanes_per_edge(&self) -> u16;
 
-    /// What lanes beyond this machine have to be, if nobody has said that plain ones will do.
+    /// The security of lanes to other machines, unless the user permits plain ones.
     fn security(&self) -> Security {
         Security::Plain
     }
 
-    /// Whether it opens and accepts plain lanes at all, on this machine as well.
+    /// Whether it can open and accept plain lanes at all, even within a machine.
     fn has_plain_lanes(&self) -> bool {
         true
     }
 
-    /// What it speaks on proven lanes. Where that is said, a program whose run speaks something else is told
-    /// before anything is sent. Default: it is not said.
+    /// The protocol of encrypted lanes. If it is known, a program whose run uses another one gets an error before
+    /// anything is sent. Default: `None`, not known.
     fn protocol(&self) -> Option<Protocol> {
         None
     }
 }
 
-/// A transport that several own.
+/// A transport with several owners.
 impl<T: Transport + ?Sized> Transport for Arc<T> {
     fn listen(
         &self,
@@ -224,21 +224,21 @@ impl<T: Transport + ?Sized> Transport for Arc<T> {
     }
 }
 
-/// Accepts lanes. Dropping it stops listening; accepted lanes live on.
+/// Accepts lanes. Dropping it stops listening; accepted lanes stay open.
 pub trait Listener: Send {
-    /// The address with the port that was taken.
+    /// The address, with the port that was chosen.
     fn local_addr(&self) -> SocketAddr;
 
-    /// The next lane. An error concerns one attempt; the listener goes on, unless it says
+    /// The next lane. An error concerns one attempt, and the listener continues, unless the error is
     /// [`LaneError::Closed`].
     fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, LaneError>>;
 }
 
-/// A lane that somebody opened to us.
+/// An accepted lane.
 pub struct Incoming {
     /// The lane.
     pub lane: Lane,
-    /// Where it came from.
+    /// The address of the other end.
     pub from: SocketAddr,
 }
 
@@ -250,13 +250,13 @@ impl fmt::Debug for Incoming {
     }
 }
 
-/// A lane's two directions are independent: sending never waits for receiving.
+/// A lane. Its two directions are independent: sending never waits for receiving.
 pub struct Lane {
-    /// Sends.
+    /// The sending half.
     pub tx: Box<dyn LaneTx>,
-    /// Receives.
+    /// The receiving half.
     pub rx: Box<dyn LaneRx>,
-    /// Who is at the other end. `None`: the transport proves nothing.
+    /// The proved identity of the other end. `None`: the transport proves nothing.
     pub proven: Option<Proven>,
 }
 
@@ -271,14 +271,14 @@ impl Lane {
         }
     }
 
-    /// The same lane, with what the other end has proved.
+    /// The same lane, with the proved identity of the other end.
     #[must_use]
     pub fn with_proof(mut self, proven: Option<Proven>) -> Self {
         self.proven = proven;
         self
     }
 
-    /// Who is at the other end, if that is proved.
+    /// The identity of the other end, if it is proved.
     #[must_use]
     pub fn identity(&self) -> Option<Identity> {
         self.proven.as_ref().map(|proven| proven.identity)
@@ -293,20 +293,20 @@ impl fmt::Debug for Lane {
     }
 }
 
-/// What a transport knows of the other end of an encrypted lane.
+/// The result of the handshake of an encrypted lane.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Proven {
-    /// Who this end is.
+    /// The identity of this end.
     pub own: Identity,
-    /// Whose private key signed the handshake of this very lane.
+    /// The identity of the other end: its private key signed the handshake of this very lane.
     pub identity: Identity,
-    /// Bytes that both ends of this lane compute, and nobody else, with a label of this library: keying
-    /// material of TLS (RFC 8446, section 7.5). What is proved with them is proved on this lane alone.
+    /// Bytes that only the two ends of this lane can compute: keying material of TLS (RFC 8446, section 7.5), with a
+    /// label of this library. A proof over them holds on this lane only.
     pub binding: [u8; 32],
 }
 
 impl fmt::Debug for Proven {
-    /// The binding is a secret of the two ends.
+    /// Hides the binding, which is a secret of the two ends.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Proven")
             .field("identity", &self.identity)
@@ -314,9 +314,9 @@ impl fmt::Debug for Proven {
     }
 }
 
-/// The sending direction of a lane. Dropping it ends the direction, without waiting.
+/// The sending half of a lane. Dropping it ends the direction, without waiting.
 pub trait LaneTx: Send {
-    /// Takes as many bytes of `parts`, in order, as fit now: `Ready(Ok(n))`, n > 0 unless all parts
+    /// Takes as many bytes of `parts`, in order, as fit at the moment. `Ready(Ok(n))` with n > 0, unless all parts
     /// are empty.
     fn poll_send(
         &mut self,
@@ -324,28 +324,28 @@ pub trait LaneTx: Send {
         parts: &[&[u8]],
     ) -> Poll<Result<usize, LaneError>>;
 
-    /// Are both ends on one machine? Then bytes under way fill no pipe, they only leave the caches:
-    /// whoever sends much keeps little of it under way. Where that is not known: no.
+    /// Whether both ends are on one machine. If so, bytes in flight do not fill a pipe but leave the caches, so a
+    /// sender should keep few in flight. `false` if it is not known.
     fn is_local(&self) -> bool {
         false
     }
 
-    /// Asks the transport to end the lane, with [`LaneError::TimedOut`] in both directions of this end,
-    /// where what was sent has not arrived at the other machine after so long: also a few bytes, of
-    /// which the sender sees nothing but that they were taken. A transport that was told a shorter time
-    /// keeps to it; one that cannot tell does nothing.
+    /// Asks the transport to end the lane, with [`LaneError::TimedOut`] in both directions of this end, if sent bytes
+    /// have not arrived at the other machine after `limit`. This includes small sends, which the socket buffer takes
+    /// without error. If called with several limits, the shortest applies. A transport that cannot detect it does
+    /// nothing.
     fn give_up_after(&mut self, limit: Duration) {
         let _ = limit;
     }
 
-    /// Ends the direction: what was sent before arrives, then the other end reads zero.
+    /// Ends the direction. All bytes sent before arrive, and then the other end reads zero.
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>>;
 }
 
-/// The receiving direction of a lane.
+/// The receiving half of a lane.
 pub trait LaneRx: Send {
-    /// Fills the front of `into`, which must not be empty: `Ready(Ok(n))`; n = 0: the other end has
-    /// closed its sending direction.
+    /// Fills the front of `into`, which must not be empty. `Ready(Ok(n))`; n = 0 if the other end has closed its
+    /// sending direction.
     fn poll_recv(
         &mut self,
         cx: &mut Context<'_>,
@@ -353,10 +353,10 @@ pub trait LaneRx: Send {
     ) -> Poll<Result<usize, LaneError>>;
 }
 
-/// Sends all bytes of `head`, then of `body`. Cancelling leaves the lane in the middle of a piece.
+/// Sends all bytes of `head`, then of `body`. Not cancel-safe: a dropped future may leave the lane within a piece.
 ///
 /// # Errors
-/// What the lane says.
+/// The error of the lane.
 pub async fn send_all(tx: &mut dyn LaneTx, head: &[u8], body: &[u8]) -> Result<(), LaneError> {
     let (mut head, mut body) = (head, body);
     while !head.is_empty() || !body.is_empty() {
@@ -371,10 +371,10 @@ pub async fn send_all(tx: &mut dyn LaneTx, head: &[u8], body: &[u8]) -> Result<(
     Ok(())
 }
 
-/// Fills `into` completely. Cancelling leaves the lane in the middle of a piece.
+/// Fills `into` completely. Not cancel-safe: a dropped future may leave the lane within a piece.
 ///
 /// # Errors
-/// [`LaneError::Closed`] where the stream ends before; else what the lane says.
+/// [`LaneError::Closed`] if the stream ends before; otherwise the error of the lane.
 pub async fn recv_exact(rx: &mut dyn LaneRx, into: &mut [u8]) -> Result<(), LaneError> {
     let mut filled = 0;
     while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -386,18 +386,18 @@ pub async fn recv_exact(rx: &mut dyn LaneRx, into: &mut [u8]) -> Result<(), Lane
     Ok(())
 }
 
-/// Receives what is there, up to the length of `into`; zero at the end of the stream.
+/// Receives the available bytes, up to the length of `into`. Zero at the end of the stream.
 ///
 /// # Errors
-/// What the lane says.
+/// The error of the lane.
 pub async fn recv_some(rx: &mut dyn LaneRx, into: &mut [u8]) -> Result<usize, LaneError> {
     poll_fn(|cx| rx.poll_recv(cx, into)).await
 }
 
-/// Ends the sending direction after what was sent.
+/// Ends the sending direction after all sent bytes.
 ///
 /// # Errors
-/// What the lane says.
+/// The error of the lane.
 pub async fn close(tx: &mut dyn LaneTx) -> Result<(), LaneError> {
     poll_fn(|cx| tx.poll_close(cx)).await
 }

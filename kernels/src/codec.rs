@@ -1,8 +1,7 @@
-//! Quantization: floats become small integers for their way over a slow link.
+//! Quantization: floats are encoded as small integers for slow links.
 //!
-//! A frame is encoded by itself. Its codes are the points of an even grid over the range of its
-//! elements, and an element becomes the nearest point; the few numbers that describe the grid
-//! travel in the frame.
+//! Each frame is encoded by itself. Its codes are the points of an even grid over the range of its elements, and an
+//! element becomes the nearest point. The frame carries the parameters of its grid.
 
 mod blockwise;
 mod decoding;
@@ -26,22 +25,22 @@ use real::Float;
 /// How elements become codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
-    /// 256 values from the least element of the frame to the greatest. A frame whose elements are
-    /// all the same number decodes to exactly that number; of zeros it is +0, whatever their sign.
+    /// 256 values from the smallest element of the frame to the largest. If all elements are the same number, the
+    /// frame decodes to exactly that number; zeros of either sign decode to +0.
     MinMaxU8,
-    /// Likewise with 65,536 values.
+    /// As `MinMaxU8`, with 65,536 values.
     MinMaxU16,
     /// 256 values whose range contains 0, which decodes to exactly 0.
     ZeroPointU8,
-    /// Likewise, with codes from -128 to 127.
+    /// As `ZeroPointU8`, with codes from -128 to 127.
     ZeroPointI8,
-    /// 16 values from the least to the greatest, for each 64 elements anew. The last block of a
-    /// frame may be shorter.
+    /// 16 values from the smallest to the largest element of each block of 64. The last block of a frame may be
+    /// shorter.
     Blockwise4,
 }
 
 impl Scheme {
-    /// Every scheme, in the order of their declaration.
+    /// All schemes, in the order of their declaration.
     pub const ALL: [Self; 5] = [
         Self::MinMaxU8,
         Self::MinMaxU16,
@@ -50,7 +49,7 @@ impl Scheme {
         Self::Blockwise4,
     ];
 
-    /// Steps from the least to the greatest value.
+    /// Number of steps from the smallest to the largest value.
     const fn levels(self) -> u32 {
         match self {
             Self::MinMaxU8 | Self::ZeroPointU8 | Self::ZeroPointI8 => 255,
@@ -60,49 +59,45 @@ impl Scheme {
     }
 }
 
-/// Turns frames of float elements into codes and back.
+/// Encodes frames of floats, and decodes them.
 ///
-/// All slices are plain little-endian bytes at any address. A frame encoded by
-/// [`encode`](Self::encode) or [`encode_sums`](Self::encode_sums) has
-/// [`encoded_len`](Self::encoded_len) bytes; whoever decodes it must know its number of elements,
-/// the element type and the scheme. The same input gives the same bytes on every machine.
+/// All slices are plain little-endian bytes at any address. A frame that [`encode`](Self::encode) or
+/// [`encode_sums`](Self::encode_sums) has encoded has [`encoded_len`](Self::encoded_len) bytes. To decode it, its
+/// number of elements, its element type and its scheme must be known. The same input gives the same bytes on every
+/// machine.
 ///
-/// # What a frame holds
+/// # Layout of a frame
 /// | scheme | frame |
 /// |---|---|
-/// | min-max | least element, scale, codes |
+/// | min-max | smallest element, scale, codes |
 /// | zero-point | scale, zero point, codes |
-/// | blockwise | for each 64 elements: least element, scale, 32 bytes with two codes each |
+/// | blockwise | for each 64 elements: smallest element, scale, 32 bytes with two codes each |
 ///
-/// Parameters are of type [`sum_element`](Self::sum_element). A code stands for
-/// `least + code · scale`, or `(code - zero point) · scale`.
+/// Parameters are of type [`sum_element`](Self::sum_element). A code stands for `least + code · scale`, or `(code -
+/// zero point) · scale`, where `least` is the smallest element.
 ///
-/// # What is lost
-/// An element becomes the nearest of the values that codes stand for, and of two equally near ones
-/// the one with the even code, so that errors have no direction. With `levels` = 255, 65,535 or 15
-/// steps from the least to the greatest element (zero-point: and 0), an element differs from what
-/// it decodes to by at most
+/// # Error
+/// An element becomes the nearest of the values of the codes. If two are equally near, it becomes the one with the
+/// even code, so that errors have no direction. Let `levels` be the number of steps from the smallest to the largest
+/// element (with zero-point: 0 included): 255, 65,535 or 15. An element differs from its decoded value by at most
 ///
 /// ```text
 /// scale · (1/2 + 1/64) + 16 · ε · m + u · m,    scale = (greatest - least) / levels
 /// ```
 ///
-/// where `m` is the largest absolute value in the frame, `ε` is 2⁻²⁴ (2⁻⁵³ for `F64`) and `u`, for
-/// halves alone, the rounding of the half: 2⁻¹¹ for `F16`, 2⁻⁸ for `BF16`. Where the result is
-/// subnormal, add one of the least subnormal numbers. [`error_bound`](Self::error_bound) is that
-/// number.
+/// where `m` is the largest absolute value in the frame, `ε` is 2⁻²⁴ (2⁻⁵³ for `F64`), and `u`, for halves only, is
+/// the rounding of the half: 2⁻¹¹ for `F16`, 2⁻⁸ for `BF16`. If the result is subnormal, add one smallest subnormal
+/// number. [`error_bound`](Self::error_bound) returns this bound.
 ///
-/// Rounds of encoding and decoding do not drift: the second one may move an element once more, by
-/// no more than the bound, where a frame's extremes were no points of its own grid. From then on
-/// nothing moves.
+/// Repeated encoding and decoding does not drift. The second encoding may move an element once more, by at most the
+/// bound, if an extreme of the frame was not a point of its own grid. After that no element moves.
 ///
-/// A frame (blockwise: a block) that contains an infinity or NaN decodes to NaN everywhere: a
-/// poisoned value stays visible. Where no element is beyond the greatest finite number by more than
-/// the distance of two points, what decodes beyond it is that greatest number. The sums of halves may be
-/// farther beyond: then whatever decodes beyond the range of the half is infinite, also a sum that is
-/// inside by less than half a distance.
+/// A frame (blockwise: a block) with an infinity or a NaN decodes to NaN everywhere, so a poisoned value stays
+/// visible. If no element exceeds the largest finite number by more than the distance of two points, decoded values
+/// beyond it become that number. Sums of halves may exceed it further. Then every decoded value beyond the range of
+/// the half is infinite, even if the sum was inside by less than half a distance.
 ///
-/// Frames from the network may hold any bytes: decoding them gives some numbers, never a panic.
+/// A frame from the network may hold any bytes: decoding returns some numbers, and never panics.
 ///
 /// ```
 /// use pccl_kernels::{Codec, ElementType, Op, Scheme};
@@ -144,7 +139,7 @@ impl Codec {
     /// A codec for elements of type `element`: `F16`, `BF16`, `F32` or `F64`.
     ///
     /// # Errors
-    /// [`KernelError::NotAFloat`] for all others.
+    /// [`KernelError::NotAFloat`] for all other types.
     pub const fn new(element: ElementType, scheme: Scheme) -> Result<Self, KernelError> {
         let float = match element {
             ElementType::F16 => FloatElement::F16,
@@ -163,7 +158,7 @@ impl Codec {
         Ok(Self { float, scheme })
     }
 
-    /// The type of the elements that are encoded and decoded.
+    /// The type of the encoded and decoded elements.
     #[must_use]
     pub const fn element(&self) -> ElementType {
         match self.float {
@@ -180,15 +175,13 @@ impl Codec {
         self.scheme
     }
 
-    /// The type of running sums, and of a frame's parameters: `F32` for halves and `F32`, `F64`
-    /// for `F64`.
+    /// The type of running sums, and of a frame's parameters: `F32` for halves and `F32`, `F64` for `F64`.
     #[must_use]
     pub const fn sum_element(&self) -> ElementType {
         self.of_sums().element()
     }
 
-    /// A codec of the same scheme for elements of type [`sum_element`](Self::sum_element): what
-    /// encodes sums.
+    /// A codec of the same scheme for elements of type [`sum_element`](Self::sum_element). It encodes sums.
     #[must_use]
     pub const fn of_sums(self) -> Self {
         let float = match self.float {
@@ -201,9 +194,8 @@ impl Codec {
         }
     }
 
-    /// Length in bytes of a frame of so many elements. No elements take no bytes, and more elements
-    /// never take fewer bytes. `usize::MAX`, which is beyond every slice, stands for all that is
-    /// longer.
+    /// Length in bytes of a frame of `elements` elements. Zero for no elements, and never less for more elements.
+    /// `usize::MAX`, which is longer than any slice, if the length does not fit.
     #[must_use]
     pub const fn encoded_len(&self, elements: usize) -> usize {
         if elements == 0 {
@@ -224,26 +216,26 @@ impl Codec {
 
     /// Encodes one frame.
     ///
-    /// `elements` holds whole elements of [`element`](Self::element), `encoded` is as long as
-    /// [`encoded_len`](Self::encoded_len) says and is overwritten.
+    /// `elements` holds whole elements of [`element`](Self::element). `encoded` must have
+    /// [`encoded_len`](Self::encoded_len) bytes, and is overwritten.
     ///
     /// # Errors
-    /// [`KernelError::PartialElement`] and [`KernelError::EncodedLength`]: nothing was changed.
+    /// [`KernelError::PartialElement`] and [`KernelError::EncodedLength`]. Nothing was changed.
     pub fn encode(&self, elements: &[u8], encoded: &mut [u8]) -> Result<(), KernelError> {
         self.check(self.element(), elements.len(), encoded.len())?;
         self.dispatch(Isa::best(), Encode { elements, encoded });
         Ok(())
     }
 
-    /// Decodes a frame and combines it with one's own elements: `sums[i] = decoded[i] op own[i]`.
+    /// Decodes a frame and combines it with this peer's elements: `sums[i] = decoded[i] op own[i]`.
     ///
-    /// `own` holds elements of [`element`](Self::element), `sums` as many of
-    /// [`sum_element`](Self::sum_element), and is overwritten. Nothing is rounded to a half in
-    /// between. NaN and zeros are treated as by [`reduce()`](crate::reduce()).
+    /// `own` holds elements of [`element`](Self::element). `sums` holds as many elements of
+    /// [`sum_element`](Self::sum_element), and is overwritten. No intermediate value is rounded to a half. NaN and
+    /// zeros are treated as by [`reduce()`](crate::reduce()).
     ///
     /// # Errors
-    /// [`KernelError::PartialElement`], [`KernelError::LengthMismatch`] and
-    /// [`KernelError::EncodedLength`]: nothing was changed.
+    /// [`KernelError::PartialElement`], [`KernelError::LengthMismatch`] and [`KernelError::EncodedLength`]. Nothing
+    /// was changed.
     pub fn reduce(
         &self,
         op: Op,
@@ -263,47 +255,45 @@ impl Codec {
         Ok(())
     }
 
-    /// Encodes a frame of sums, as [`encode`](Self::encode) does a frame of elements. A frame of
-    /// sums decodes to elements.
+    /// Encodes a frame of sums, as [`encode`](Self::encode) encodes a frame of elements. It decodes to elements.
     ///
     /// # Errors
-    /// [`KernelError::PartialElement`] and [`KernelError::EncodedLength`]: nothing was changed.
+    /// [`KernelError::PartialElement`] and [`KernelError::EncodedLength`]. Nothing was changed.
     pub fn encode_sums(&self, sums: &[u8], encoded: &mut [u8]) -> Result<(), KernelError> {
         self.of_sums().encode(sums, encoded)
     }
 
-    /// Divides every one of `sums`: elements of [`sum_element`](Self::sum_element). See
-    /// [`divide()`].
+    /// Divides each element of `sums`, which are of type [`sum_element`](Self::sum_element). See [`divide()`].
     ///
     /// # Errors
-    /// [`KernelError::PartialElement`] and [`KernelError::ZeroDivisor`]: nothing was changed.
+    /// [`KernelError::PartialElement`] and [`KernelError::ZeroDivisor`]. Nothing was changed.
     pub fn divide_sums(&self, sums: &mut [u8], by: u32) -> Result<(), KernelError> {
         divide(self.sum_element(), sums, by)
     }
 
     /// Decodes one frame.
     ///
-    /// `elements` has room for whole elements of [`element`](Self::element), as many as the frame
-    /// was made of, and is overwritten.
+    /// `elements` must have room for as many whole elements of [`element`](Self::element) as the frame has, and is
+    /// overwritten.
     ///
     /// # Errors
-    /// [`KernelError::PartialElement`] and [`KernelError::EncodedLength`]: nothing was changed.
+    /// [`KernelError::PartialElement`] and [`KernelError::EncodedLength`]. Nothing was changed.
     pub fn decode(&self, encoded: &[u8], elements: &mut [u8]) -> Result<(), KernelError> {
         self.check(self.element(), elements.len(), encoded.len())?;
         self.dispatch(Isa::best(), Decode { encoded, elements });
         Ok(())
     }
 
-    /// What encoding loses: `residuals[i]` = `elements[i]` less what it decodes to, where
-    /// `elements` is encoded in frames of `frame_elements` each (the last one may be shorter).
+    /// The error of encoding: `residuals[i]` = `elements[i]` minus its decoded value, if `elements` is encoded in
+    /// frames of `frame_elements` elements (the last one may be shorter).
     ///
-    /// `elements` is of type [`element`](Self::element), `residuals` has as many elements of
-    /// [`sum_element`](Self::sum_element) and is overwritten. Where a frame (blockwise: a block)
-    /// contains an infinity or NaN, its residuals are 0. For training loops that add the residuals
-    /// of one step to the gradients of the next.
+    /// `elements` is of type [`element`](Self::element). `residuals` has as many elements of
+    /// [`sum_element`](Self::sum_element), and is overwritten. If a frame (blockwise: a block) contains an infinity
+    /// or a NaN, its residuals are 0. For training loops that add the residuals of one step to the gradients of the
+    /// next.
     ///
     /// # Errors
-    /// [`KernelError::PartialElement`] and [`KernelError::LengthMismatch`]: nothing was changed.
+    /// [`KernelError::PartialElement`] and [`KernelError::LengthMismatch`]. Nothing was changed.
     pub fn residual(
         &self,
         elements: &[u8],
@@ -325,8 +315,8 @@ impl Codec {
         Ok(())
     }
 
-    /// By how much an element may differ from what it decodes to, where all elements of the frame
-    /// lie from `lo` to `hi`. See [above](Self#what-is-lost).
+    /// Upper bound of the difference between an element and its decoded value, if all elements of the frame are
+    /// between `lo` and `hi`. See [above](Self#error).
     #[must_use]
     pub fn error_bound(&self, lo: f64, hi: f64) -> f64 {
         let (lo, hi) = match self.scheme {
@@ -356,7 +346,7 @@ impl Codec {
         scale * (0.5 + 1.0 / 64.0) + largest * (16.0 * sum + element) + least
     }
 
-    /// Do an encoded frame and a slice of `len` bytes of `element` hold equally many elements?
+    /// Checks that an encoded frame and a slice of `len` bytes of `element` hold equally many elements.
     fn check(&self, element: ElementType, len: usize, encoded: usize) -> Result<(), KernelError> {
         check_whole(element, len)?;
         let needed = self.encoded_len(len / element.size());
@@ -370,13 +360,13 @@ impl Codec {
         }
     }
 
-    /// Are there as many sums as elements?
+    /// Checks that there are as many sums as elements.
     fn check_sums(&self, elements: usize, sums: usize) -> Result<(), KernelError> {
         let needed = elements / self.element().size() * self.sum_element().size();
         check_pair(self.sum_element(), sums, needed)
     }
 
-    /// The one loop of `job` for these elements and this scheme.
+    /// Runs the one loop of `job` for these elements and this scheme.
     pub(crate) fn dispatch(&self, isa: Isa, job: impl Job) {
         match self.float {
             FloatElement::F16 => self.dispatch_scheme::<F16>(isa, job),

@@ -1,8 +1,8 @@
-//! A strong hash of content: BLAKE3, computed by several cores.
+//! A cryptographic hash of content: BLAKE3, computed on several cores.
 //!
-//! BLAKE3 is a tree. The content is cut into parts whose length is a power of two times the length
-//! of a leaf, so that each part but the last is a subtree. Threads take the parts, and what they
-//! find is folded pair by pair up to the root.
+//! BLAKE3 is a tree. The content is cut into parts whose length is a power of two times the length of a leaf, so that
+//! each part except the last is a subtree. Threads hash the parts, and the results are folded pair by pair up to the
+//! root.
 
 use blake3::hazmat::{
     ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
@@ -11,18 +11,17 @@ use blake3::{Hash, Hasher};
 
 use crate::cores;
 
-/// Length of a part: large enough that starting a thread is worth it, small enough that threads
-/// end at about the same time.
+/// Length of a part: large enough to be worth a thread, small enough that threads end at about the same time.
 const PART: usize = 1 << 20;
 
-/// Parts of a step.
+/// Number of parts of a step.
 const STEP_PARTS: usize = 64;
 
 /// The BLAKE3 hash of `bytes`, which may start at any address.
 ///
-/// Nobody can make two contents of the same hash, so a hash that came from a trusted place proves
-/// content that came from anywhere. Inputs of 2 MiB and more are hashed by as many threads as the
-/// machine runs in parallel, up to 16, and the call returns when all are done.
+/// Nobody can make two contents with the same hash, so a hash from a trusted source authenticates content from any
+/// source. Inputs of 2 MiB and more are hashed on as many threads as the machine runs in parallel, up to 16. Blocks
+/// until all are done.
 ///
 /// ```
 /// assert_ne!(pccl_kernels::content_hash(b"weights"), pccl_kernels::content_hash(b"weight"));
@@ -32,7 +31,7 @@ pub fn content_hash(bytes: &[u8]) -> [u8; 32] {
     hash_with_threads(bytes, cores::threads(bytes.len() / PART))
 }
 
-/// The same hash, found step by step by a caller that has to look after something else in between.
+/// The same hash in steps, for a caller that must do other work in between.
 ///
 /// ```
 /// use pccl_kernels::{ContentHashing, content_hash};
@@ -50,17 +49,16 @@ pub fn content_hash(bytes: &[u8]) -> [u8; 32] {
 #[derive(Debug)]
 pub struct ContentHashing<'a> {
     bytes: &'a [u8],
-    /// Those of the parts that are done.
+    /// Chaining values of the finished parts.
     values: Vec<ChainingValue>,
     step_parts: usize,
 }
 
 impl<'a> ContentHashing<'a> {
-    /// How much a step hashes: enough for all threads to be busy, and some milliseconds of work for
-    /// one alone.
+    /// Number of bytes of a step: enough to keep all threads busy, and some milliseconds of work for a single thread.
     pub const STEP_BYTES: usize = STEP_PARTS * PART;
 
-    /// Nothing is hashed yet. The bytes may start at any address.
+    /// Starts a hash. The bytes may start at any address.
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self {
@@ -70,9 +68,9 @@ impl<'a> ContentHashing<'a> {
         }
     }
 
-    /// Hashes the next [`STEP_BYTES`](Self::STEP_BYTES), by as many threads as [`content_hash`] takes,
-    /// and blocks until they are done. `None` where bytes are left; else the hash of all of them, also
-    /// where it is called once more.
+    /// Hashes the next [`STEP_BYTES`](Self::STEP_BYTES), on as many threads as [`content_hash`] uses, and blocks
+    /// until they are done. Returns `None` if bytes are left, otherwise the hash of all bytes. Further calls return
+    /// the same hash.
     pub fn step(&mut self) -> Option<[u8; 32]> {
         let step_bytes = self.step_parts * PART;
         if self.bytes.len() <= step_bytes {
@@ -104,7 +102,7 @@ fn hash_with_threads(bytes: &[u8], threads: usize) -> [u8; 32] {
     hash.into()
 }
 
-/// The chaining value of every part of what starts there in the content.
+/// The chaining value of every part of `bytes`, which start at offset `start` in the content.
 fn part_values(bytes: &[u8], start: usize, threads: usize) -> Vec<ChainingValue> {
     let parts: Vec<&[u8]> = bytes.chunks(PART).collect();
     cores::map(parts.len(), threads, |part| {
@@ -115,7 +113,7 @@ fn part_values(bytes: &[u8], start: usize, threads: usize) -> Vec<ChainingValue>
     })
 }
 
-/// The root above several parts; `None` for fewer than two.
+/// The root of several parts. `None` for fewer than two.
 fn fold(values: &[ChainingValue]) -> Option<Hash> {
     let (left, right) = halves(values)?;
     Some(merge_subtrees_root(
@@ -125,7 +123,7 @@ fn fold(values: &[ChainingValue]) -> Option<Hash> {
     ))
 }
 
-/// The chaining value above one or several parts.
+/// The chaining value of one or several parts.
 fn subtree(values: &[ChainingValue]) -> Option<ChainingValue> {
     if let [value] = values {
         return Some(*value);
@@ -138,7 +136,7 @@ fn subtree(values: &[ChainingValue]) -> Option<ChainingValue> {
     ))
 }
 
-/// The tree's left side is the greatest power of two that leaves something for the right one.
+/// The left side of the tree is the largest power of two that leaves something for the right side.
 fn halves(values: &[ChainingValue]) -> Option<(&[ChainingValue], &[ChainingValue])> {
     let left = values.len().checked_sub(1)?.checked_ilog2()?;
     values.split_at_checked(1 << left)

@@ -1,17 +1,17 @@
-//! Work in pieces that any core may take.
+//! Distributing work over several cores.
 
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-/// Most threads of one call, the caller's among them. As many take in 100 GB/s and more even where
-/// each is slow (BLAKE3), about what the memory of a processor delivers: further ones would only be
-/// missing elsewhere, on a machine that may have hundreds of cores and trains on them.
+/// Maximum number of threads of one call, the caller's included. This many read 100 GB/s and more even if each is
+/// slow (BLAKE3), which is about the memory bandwidth of a processor. More threads would only be missing elsewhere,
+/// on a machine that may have hundreds of cores and trains on them.
 const MOST: usize = 16;
 
-/// How many threads should share so many pieces, of which each is worth a thread: at least 1, at
-/// most [`MOST`] and as many as the machine runs in parallel.
+/// Number of threads for this many pieces, each of which is worth a thread: at least 1, at most [`MOST`], and at most
+/// as many as the machine runs in parallel.
 pub(crate) fn threads(pieces: usize) -> usize {
     if pieces < 2 {
         return 1;
@@ -20,9 +20,8 @@ pub(crate) fn threads(pieces: usize) -> usize {
     cores.min(pieces).min(MOST)
 }
 
-/// What `work` makes of each number below `pieces`, in that order. Each thread takes the next number
-/// that nobody has taken; the calling thread is one of them, so a machine that refuses threads only
-/// makes this slower.
+/// The results of `work` for each number below `pieces`, in order. Each thread takes the next free number. The
+/// calling thread is one of them, so if the machine refuses threads, this is only slower.
 pub(crate) fn map<R: Send + Sync>(
     pieces: usize,
     threads: usize,

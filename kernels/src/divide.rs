@@ -1,4 +1,4 @@
-//! A sum becomes an average.
+//! Division of sums, for averages.
 
 use crate::element::{ElementType, KernelError, check_whole};
 use crate::f16_blocks::Converter;
@@ -6,17 +6,17 @@ use crate::half::{Bf16, Bf16Pair, F16, whole_pairs};
 use crate::isa::{Isa, run};
 use crate::number::Number;
 
-/// `bytes[i] = bytes[i] / by` for every element: one division each.
+/// `bytes[i] = bytes[i] / by` for every element, with one division each.
 ///
-/// The slice holds whole little-endian elements of type `element` and may start at any address.
+/// The slice holds whole little-endian elements of type `element`, and may start at any address.
 ///
-/// - Integers truncate towards zero. The divisor may exceed the greatest value of the type (the
-///   average of 200 peers over `i8`). A sum that wrapped before stays wrapped.
-/// - Floats are divided by `by` as the same float type (in `f32` a divisor beyond 2²⁴ is rounded),
-///   halves as `f32` and then rounded to the half. A NaN becomes the one NaN that [`reduce()`](crate::reduce()) writes.
+/// - Integers truncate towards zero. The divisor may exceed the largest value of the type (the average of 200 peers
+///   over `i8`). A sum that has wrapped before stays wrapped.
+/// - Floats are divided by `by` as the same float type (in `f32` a divisor above 2²⁴ is rounded), halves as `f32` and
+///   then rounded to the half. A NaN becomes the one NaN that [`reduce()`](crate::reduce()) writes.
 ///
 /// # Errors
-/// [`KernelError::PartialElement`] and [`KernelError::ZeroDivisor`]: nothing was changed.
+/// [`KernelError::PartialElement`] and [`KernelError::ZeroDivisor`]. Nothing was changed.
 ///
 /// ```
 /// use pccl_kernels::{ElementType, divide};
@@ -36,7 +36,7 @@ pub fn divide(element: ElementType, bytes: &mut [u8], by: u32) -> Result<(), Ker
     Ok(())
 }
 
-/// As [`divide`], with the loops of one instruction set. `by` is not zero.
+/// As [`divide`], with the loops of one instruction set. `by` must not be zero.
 pub(crate) fn divide_with(isa: Isa, element: ElementType, bytes: &mut [u8], by: u32) {
     match element {
         ElementType::U8 => each::<u8>(isa, bytes, by),

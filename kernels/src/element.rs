@@ -1,4 +1,4 @@
-//! What the kernels can be asked for: element types, operations, and why a request is refused.
+//! Element types, operations and errors of the kernels.
 
 use std::error::Error;
 use std::fmt;
@@ -25,7 +25,7 @@ pub enum ElementType {
 }
 
 impl ElementType {
-    /// Every element type, in the order of their declaration.
+    /// All element types, in the order of their declaration.
     pub const ALL: [Self; 12] = [
         Self::U8,
         Self::I8,
@@ -52,7 +52,7 @@ impl ElementType {
         }
     }
 
-    /// Is it a float, of any size? Only floats can be quantized.
+    /// Whether it is a float of any size. Only floats can be quantized.
     #[must_use]
     pub const fn is_float(self) -> bool {
         match self {
@@ -69,25 +69,25 @@ impl ElementType {
     }
 }
 
-/// How two elements become one.
+/// The operation that combines two elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
     /// Addition. Integers wrap.
     Sum,
     /// Multiplication. Integers wrap.
     Prod,
-    /// The greater of the two.
+    /// The larger of the two.
     Max,
-    /// The lesser of the two.
+    /// The smaller of the two.
     Min,
 }
 
 impl Op {
-    /// Every operation, in the order of their declaration.
+    /// All operations, in the order of their declaration.
     pub const ALL: [Self; 4] = [Self::Sum, Self::Prod, Self::Max, Self::Min];
 }
 
-/// A call that makes no sense. No byte was changed; the caller has to pass other arguments.
+/// Why a call was rejected. No byte was changed. Correct the arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelError {
     /// The two slices differ in length.
@@ -101,19 +101,19 @@ pub enum KernelError {
     PartialElement {
         /// Length of the slice in bytes.
         len: usize,
-        /// The type of which it should hold whole elements.
+        /// The element type.
         element: ElementType,
     },
-    /// An average over nobody.
+    /// The divisor of an average is zero.
     ZeroDivisor,
-    /// Quantization, or a weight, of elements that are no floats.
+    /// The elements to be quantized or weighted are not floats.
     NotAFloat {
-        /// Their type.
+        /// The element type.
         element: ElementType,
     },
-    /// An encoded frame is not as long as its number of elements asks for.
+    /// The length of an encoded frame does not fit its number of elements.
     EncodedLength {
-        /// Length in bytes that the elements of the call need.
+        /// Required length in bytes.
         needed: usize,
         /// Length of the slice in bytes.
         len: usize,
@@ -153,7 +153,7 @@ impl fmt::Display for KernelError {
 
 impl Error for KernelError {}
 
-/// Do a destination and a source of these many bytes hold equally many whole elements?
+/// Checks that a destination and a source of these lengths hold equally many whole elements.
 pub(crate) fn check_pair(
     element: ElementType,
     into: usize,
@@ -166,7 +166,7 @@ pub(crate) fn check_pair(
     }
 }
 
-/// Does a slice of `len` bytes hold whole elements?
+/// Checks that a slice of `len` bytes holds whole elements.
 pub(crate) fn check_whole(element: ElementType, len: usize) -> Result<(), KernelError> {
     if len.is_multiple_of(element.size()) {
         Ok(())

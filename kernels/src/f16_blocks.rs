@@ -1,29 +1,29 @@
-//! `F16` through the conversion instructions that most processors have.
+//! `F16` by the conversion instructions that most processors have.
 //!
-//! A block of halves is widened to `f32` on the stack, calculated with there by the loops of `f32`,
-//! and narrowed. It gives the bits of [`F16`](crate::half::F16), which goes one by one and is the
-//! definition: a NaN is the one NaN before it is narrowed.
+//! A block of halves is widened to `f32` on the stack, computed there by the loops of `f32`, and narrowed. The
+//! results have the same bits as those of [`F16`](crate::half::F16), which computes element by element and is the
+//! definition: every NaN is made canonical before it is narrowed.
 
 use crate::half::F16;
 use crate::isa::{Isa, run};
 use crate::number::{Number, Real};
 use crate::reduce::Operands;
 
-/// Halves in a block: so few that everything stays in the first-level cache.
+/// Halves in a block: few enough that everything stays in the first-level cache.
 const BLOCK: usize = 512;
 const BLOCK_BYTES: usize = BLOCK * size_of::<u16>();
 
-/// Bytes that are saved at a time. Far smaller pieces are slow where nothing is in a cache, as
-/// copying may go backwards in each.
+/// Bytes that are saved at a time. Much smaller pieces are slow outside the caches, because copying may go backwards
+/// in each.
 const SAVED_BYTES: usize = 16 * BLOCK_BYTES;
 
-/// The halves of a block. What is beyond the end of a shorter one is arbitrary.
+/// The halves of a block. The elements after the end of a shorter block are arbitrary.
 ///
-/// Aligned, as vectors that lie across two cache lines take twice as long.
+/// It is aligned, because vectors across two cache lines take twice as long.
 #[repr(align(64))]
 struct Wide([f32; BLOCK]);
 
-/// The conversion instructions, where the machine has them.
+/// The conversion instructions, if the machine has them.
 #[derive(Clone, Copy)]
 pub(crate) struct Converter {
     isa: Isa,
@@ -43,7 +43,7 @@ impl Converter {
         None
     }
 
-    /// What [`reduce()`](crate::reduce()) does for `F16`, with `op` of `f32`.
+    /// [`reduce()`](crate::reduce()) for `F16`, with `op` of `f32`.
     pub(crate) fn reduce(self, op: impl Fn(f32, f32) -> f32, mut operands: impl Operands) {
         let (mut ones, mut others) = (Wide([0.0; BLOCK]), Wide([0.0; BLOCK]));
         while operands.len() > 0 {
@@ -78,7 +78,7 @@ impl Converter {
         self.narrow(ones, block.into_result());
     }
 
-    /// What [`divide()`](crate::divide()) does for `F16`.
+    /// [`divide()`](crate::divide()) for `F16`.
     pub(crate) fn divide(self, bytes: &mut [u8], by: u32) {
         self.each(bytes, |number| number.over(by));
     }
@@ -115,7 +115,7 @@ impl Converter {
         }
     }
 
-    /// Of each NaN, the upper bits.
+    /// Narrows each element. Of each NaN it keeps the upper bits.
     fn narrow(self, wide: &Wide, halves: &mut [u8]) {
         #[cfg(target_arch = "x86_64")]
         match self.isa.avx512() {
@@ -130,7 +130,7 @@ impl Converter {
     }
 }
 
-/// Conversions of whole vectors; fewer elements at the end are left out.
+/// Conversions of whole vectors. Fewer elements at the end are left out.
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::{

@@ -1,8 +1,8 @@
-//! The two 16-bit floats. Each operation is the one of `f32`, rounded once to the half.
+//! The two 16-bit floats. Each operation is that of `f32`, rounded once to the half.
 //!
-//! The conversions are integer arithmetic and selects, the same on every machine: a loop over them
-//! becomes SIMD code without the conversion instructions that only some processors have. Additions
-//! are wrapping ones where they cannot overflow, too, as the check for it would not be SIMD code.
+//! The conversions are integer arithmetic and selects, the same on every machine. So a loop over them compiles to
+//! SIMD code without the conversion instructions, which only some processors have. Additions are wrapping even if
+//! they cannot overflow, because an overflow check would prevent SIMD code.
 
 use crate::number::{Number, Real, in_bytes};
 
@@ -43,7 +43,7 @@ impl F16 {
         f32::from_bits(magnitude | sign)
     }
 
-    /// To the nearest, ties to the one with an even mantissa. A NaN becomes the one with no payload.
+    /// Rounds to nearest, ties to even. A NaN becomes the one without payload.
     #[inline(always)]
     pub(crate) fn from_f32(value: f32) -> Self {
         /// 2¹⁶: everything from here on is infinite. (What lies between the greatest finite half
@@ -88,13 +88,13 @@ impl Bf16 {
         f32::from_bits(u32::from(self.0) << 16)
     }
 
-    /// To the nearest, ties to the one with an even mantissa. A NaN becomes the one with no payload.
+    /// Rounds to nearest, ties to even. A NaN becomes the one without payload.
     #[inline(always)]
     pub(crate) fn from_f32(value: f32) -> Self {
         Self((Self::round(value) >> 16) as u16)
     }
 
-    /// The nearest one in the upper half; the lower half is arbitrary.
+    /// The nearest value in the upper half. The lower half is arbitrary.
     #[inline(always)]
     fn round(value: f32) -> u32 {
         // A select after the rounding, among 16-bit numbers, would take three instructions more.
@@ -105,14 +105,13 @@ impl Bf16 {
     }
 }
 
-/// Two [`Bf16`] beside each other, the first in the lower half.
+/// Two adjacent [`Bf16`], the first in the lower half.
 ///
-/// For speed: as both halves of a word are calculated with where they lie, nothing is widened and
-/// narrowed.
+/// For speed: both halves of a word are computed in place, so nothing is widened and narrowed.
 #[derive(Clone, Copy)]
 pub(crate) struct Bf16Pair(u32);
 
-/// Length of the part of `bytes` bytes of [`Bf16`] that are whole pairs; one element may be left.
+/// Length of the part of `bytes` bytes of [`Bf16`] that consists of whole pairs. One element may be left.
 pub(crate) const fn whole_pairs(bytes: usize) -> usize {
     bytes - bytes % size_of::<Bf16Pair>()
 }
@@ -192,7 +191,7 @@ macro_rules! through_f32 {
                 Self((key ^ ((key >> 15) & i16::MAX)) as u16)
             }
 
-            /// `result`, or the one NaN where one of the two is some NaN.
+            /// `result`, or the one NaN if one of the two is a NaN.
             #[inline(always)]
             fn or_nan(self, other: Self, result: Self) -> Self {
                 let magnitude = |half: Self| half.0 as i16 & i16::MAX;

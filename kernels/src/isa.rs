@@ -1,25 +1,25 @@
-//! The instruction sets for which every loop is compiled, and the choice among them at run time.
+//! The instruction sets for which every loop is compiled, and the choice between them at run time.
 
 #[cfg(target_arch = "x86_64")]
 use fearless_simd::x86::{Avx2, Avx512};
 use fearless_simd::{Level, Simd};
 
-/// An instruction set that this machine has. Making one is the proof of it.
+/// An instruction set that this machine has. A value of this type is the proof of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Isa(Level);
 
 impl Isa {
-    /// The best one of this machine, which is looked up once and remembered.
+    /// The best instruction set of this machine, which is detected once.
     ///
-    /// AVX-512 stands for what Ice Lake and Zen 4 have and all after them: where only the older
-    /// parts of it are there, as on Skylake-X, AVX2 is the best.
+    /// AVX-512 means the features of Ice Lake and Zen 4, and of everything after them. On a machine with only the
+    /// older ones, such as Skylake-X, AVX2 is the best.
     #[inline]
     pub(crate) fn best() -> Self {
         Self(Level::new())
     }
 
-    /// Every one of this machine that [`run`](Self::run) tells apart, from the least to the best.
-    /// What the whole program is compiled for is the least.
+    /// All instruction sets of this machine that [`run`](Self::run) distinguishes, in ascending order. The first is
+    /// the one for which the whole program is compiled.
     #[cfg(test)]
     pub(crate) fn all() -> Vec<Self> {
         let mut all = vec![Self(Level::baseline())];
@@ -34,13 +34,13 @@ impl Isa {
         all
     }
 
-    /// The proof that the machine has AVX2, where that is part of this instruction set.
+    /// The proof that the machine has AVX2, if this instruction set includes it.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn avx2(self) -> Option<Avx2> {
         self.0.as_avx2()
     }
 
-    /// The proof that the machine has AVX-512, likewise.
+    /// The proof that the machine has AVX-512, if this instruction set includes it.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn avx512(self) -> Option<Avx512> {
         self.0.as_avx512()
@@ -48,9 +48,9 @@ impl Isa {
 
     /// Calls `kernel`, compiled for this instruction set.
     ///
-    /// Everything that `kernel` calls must be `#[inline(always)]`: code that is not inlined here
-    /// is compiled for the least machine. Vectors only: no result depends on the instruction set,
-    /// as nothing here is ever fused or reordered by the compiler.
+    /// Everything that `kernel` calls must be `#[inline(always)]`: code that is not inlined here is compiled for the
+    /// lowest instruction set. Only vectorization differs: no result depends on the instruction set, because the
+    /// compiler fuses and reorders nothing here.
     #[inline]
     pub(crate) fn run<R>(self, kernel: impl FnOnce() -> R) -> R {
         #[cfg(target_arch = "x86_64")]
@@ -78,8 +78,8 @@ macro_rules! run {
 }
 pub(crate) use run;
 
-/// Likewise a call that takes the function of an operation: a zero-sized one, so that each operation
-/// has a loop of its own. [`run`], `Op` and `Number` have to be in scope.
+/// As [`run`], for a call that takes the function of an operation. The function is zero-sized, so that each operation
+/// has its own loop. [`run`], `Op` and `Number` must be in scope.
 macro_rules! run_op {
     ($isa:expr, $op:expr, |$function:ident| $call:expr) => {
         match $op {

@@ -1,34 +1,32 @@
-//! Element-wise reduction and content hashing for pccl, on plain bytes.
+//! Element-wise reduction, quantization and content hashing for pccl, on plain bytes.
 //!
-//! A received frame is a slice of bytes at any address, little-endian, so everything here takes
-//! byte slices and promises nothing about alignment. Results are the same on every machine, and
-//! those of reductions and divisions for every way in which a buffer is cut into frames. (A codec's
-//! frame is encoded by itself: what is lost depends on the cut.)
+//! A received frame is a little-endian slice of bytes at any address, so all functions take byte slices of any
+//! alignment. Results are the same on every machine. Those of reductions and divisions do not depend on how a buffer
+//! is cut into frames. (A codec encodes each frame by itself, so its error depends on the cut.)
 //!
-//! - [`reduce()`]: `into[i] = into[i] op from[i]` ([`Op`] over [`ElementType`]); [`reduce_into()`] writes
-//!   elsewhere, [`reduce_saving()`] keeps what it overwrites.
-//! - [`divide()`]: the division that makes a sum an average. [`scale()`]: the product that gives a contribution its weight.
-//! - [`Codec`]: floats as small integers ([`Scheme`]), and reductions of what came so.
-//! - [`simplehash()`]: a 32-bit hash of content, [`content_hash()`]: one that nobody can forge, also
-//!   step by step ([`ContentHashing`]).
+//! - [`reduce()`]: `into[i] = into[i] op from[i]` ([`Op`] over [`ElementType`]). [`reduce_into()`] writes to another
+//!   slice, and [`reduce_saving()`] saves what it overwrites.
+//! - [`divide()`]: divides sums to get averages. [`scale()`]: multiplies a contribution by its weight.
+//! - [`Codec`]: encodes floats as small integers ([`Scheme`]), and reduces encoded frames.
+//! - [`simplehash()`]: a 32-bit hash of content. [`content_hash()`]: a hash that nobody can forge, also in steps
+//!   ([`ContentHashing`]).
 //!
 //! # Instruction sets
-//! Every kernel is written once, for one element, and compiled for several instruction sets; the
-//! best one of the machine is chosen when a function is called.
+//! Every kernel is written once, for one element, and compiled for several instruction sets. Each call takes the best
+//! one of the machine.
 //!
 //! # Threads
-//! Reductions, divisions and codecs run on the caller's thread. An operation is one loop in the task
-//! of its caller and works on frames that a core's cache holds; operations beside each other use
-//! several cores. On buffers that no cache holds, one core already takes what the memory gives: sums
-//! reach 0.8 of a `memcpy` and more, and a second thread on a sum of two buffers of 256 MiB brought
-//! nothing where that was measured (16 GB/s with one as with two, on two cores of an AMD EPYC). The
-//! hashes, for which callers wait with whole states, are computed by up to 16 threads.
+//! Reductions, divisions and codecs run on the caller's thread. An operation is one loop in the task of its caller,
+//! over frames that fit in a core's cache; concurrent operations use several cores. On buffers that fit in no cache,
+//! one core already uses the memory bandwidth: sums reach 0.8 of a `memcpy` and more. A second thread on a sum of two
+//! buffers of 256 MiB brought nothing where that was measured (16 GB/s with one and with two, on two cores of an AMD
+//! EPYC). The hashes, for which callers wait with whole states, use up to 16 threads.
 //!
-//! # Bits
-//! "The same on every machine" counts on floats as IEEE 754 has them, with which every program
-//! starts. In a thread that flushes subnormal numbers to zero (by `torch.set_flush_denormal`, or by
-//! loading a library built with `-ffast-math`) they become zeros here, too: peers have the same bits
-//! only if all of them do that, or none.
+//! # Floats
+//! "The same on every machine" holds for IEEE 754 floats, which is the mode in which every program starts. If a
+//! thread flushes subnormal numbers to zero (by `torch.set_flush_denormal`, or by loading a library built with
+//! `-ffast-math`), they become zeros here as well. Peers then have the same bits only if all of them do that, or
+//! none.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -1,9 +1,9 @@
-//! The scalar meaning of every operation on every element type. The loops elsewhere only apply it.
+//! The scalar definition of every operation on every element type. The loops elsewhere only apply it.
 
 /// One element.
 ///
-/// Everything here is free of branches on the data, so that a loop over it becomes SIMD code, and
-/// always inlined, so that the loop decides for which instruction set it is compiled.
+/// The methods have no branches on the data, so that a loop over them compiles to SIMD code. They are always inlined,
+/// so that the loop determines the instruction set for which they are compiled.
 pub(crate) trait Number: Copy {
     /// The array of an element's little-endian bytes.
     type Bytes: Copy + 'static;
@@ -17,7 +17,7 @@ pub(crate) trait Number: Copy {
     fn prod(self, other: Self) -> Self;
     fn max(self, other: Self) -> Self;
     fn min(self, other: Self) -> Self;
-    /// The quotient; integers truncate towards zero. `by` is not zero.
+    /// The quotient; integers truncate towards zero. `by` must not be zero.
     fn over(self, by: u32) -> Self;
 }
 
@@ -140,8 +140,8 @@ fn divide_u32(a: u32, by: u32) -> u32 {
     (whole + MAGIC).to_bits() as u32
 }
 
-/// Which sign and payload a computed NaN carries is up to the processor and the compiler, so every
-/// NaN leaves as the same one.
+/// The sign and payload of a computed NaN depend on the processor and the compiler, so every NaN is replaced by the
+/// same one.
 macro_rules! canonical {
     ($result:expr) => {{
         let result = $result;

@@ -1,4 +1,4 @@
-//! Two slices become one, element by element.
+//! Element-wise reduction of two slices.
 
 use crate::element::{ElementType, KernelError, Op, check_pair};
 use crate::f16_blocks::Converter;
@@ -8,20 +8,19 @@ use crate::number::Number;
 
 /// `into[i] = into[i] op from[i]` for every element of two slices of equal length.
 ///
-/// Both slices hold whole little-endian elements of type `element` and may start at any address.
-/// Nothing is allocated, and an empty slice is fine.
+/// Both slices hold whole little-endian elements of type `element`, and may start at any address. The function
+/// allocates nothing. Empty slices are permitted.
 ///
 /// - Integer sums and products wrap.
-/// - Float sums and products are single IEEE operations, rounded to nearest, never fused. Halves
-///   (`F16`, `BF16`) are added and multiplied as `f32` and then rounded, once, to the half.
+/// - Float sums and products are single IEEE operations, rounded to nearest, never fused. Halves (`F16`, `BF16`) are
+///   added and multiplied as `f32`, and then rounded once to the half.
 /// - A NaN on either side gives NaN, for every operation: a poisoned value stays visible.
-/// - Every NaN that is written has the same bits (positive, quiet, payload zero; `f32::NAN` and
-///   `f64::NAN`), and the maximum of the two zeros is `+0`, the minimum `-0`. So the bits of one
-///   reduction do not depend on which operand is `into`. (A chain of float sums or products still
-///   depends on the order of its steps, as rounding does.)
+/// - Every NaN that is written has the same bits (positive, quiet, payload zero; `f32::NAN` and `f64::NAN`). The
+///   maximum of the two zeros is `+0`, the minimum `-0`. So the bits of one reduction do not depend on which operand
+///   is `into`. (A chain of float sums or products still depends on the order of its steps, because of rounding.)
 ///
 /// # Errors
-/// [`KernelError::LengthMismatch`] and [`KernelError::PartialElement`]: nothing was changed.
+/// [`KernelError::LengthMismatch`] and [`KernelError::PartialElement`]. Nothing was changed.
 ///
 /// ```
 /// use pccl_kernels::{ElementType, Op, reduce};
@@ -43,12 +42,12 @@ pub fn reduce(
     Ok(())
 }
 
-/// `out[i] = a[i] op b[i]` for every element; what `out` held is overwritten.
+/// `out[i] = a[i] op b[i]` for every element. `out` is overwritten.
 ///
-/// Everything that [`reduce()`] says about slices, values and NaN holds.
+/// Slices, values and NaN are as in [`reduce()`].
 ///
 /// # Errors
-/// [`KernelError::LengthMismatch`] and [`KernelError::PartialElement`]: nothing was changed.
+/// [`KernelError::LengthMismatch`] and [`KernelError::PartialElement`]. Nothing was changed.
 ///
 /// ```
 /// use pccl_kernels::{ElementType, Op, reduce_into};
@@ -73,12 +72,11 @@ pub fn reduce_into(
 
 /// `saved[i] = into[i]`, then `into[i] = into[i] op from[i]`, in one pass over memory.
 ///
-/// For reductions in place that must be undone when they fail: copy `saved` back to do so. What
-/// `saved` held is overwritten. Everything that [`reduce()`] says about slices, values and NaN
-/// holds; saved bytes are copied as they are, whatever NaN they may hold.
+/// For in-place reductions that must be undone if they fail: to undo one, copy `saved` back. `saved` is overwritten.
+/// Slices, values and NaN are as in [`reduce()`]; saved bytes are copied unchanged, whatever NaN they hold.
 ///
 /// # Errors
-/// [`KernelError::LengthMismatch`] and [`KernelError::PartialElement`]: nothing was changed.
+/// [`KernelError::LengthMismatch`] and [`KernelError::PartialElement`]. Nothing was changed.
 ///
 /// ```
 /// use pccl_kernels::{ElementType, Op, reduce_saving};
@@ -101,21 +99,21 @@ pub fn reduce_saving(
     Ok(())
 }
 
-/// Where operands come from and results go.
+/// The sources and the destination of an operation.
 pub(crate) trait Operands: Sized {
     /// Length of every slice in bytes.
     fn len(&self) -> usize;
-    /// The first `at` bytes, and the rest.
+    /// Splits all slices at byte `at`.
     fn split_at(self, at: usize) -> (Self, Self);
-    /// What is combined.
+    /// The operands.
     fn sources(&self) -> (&[u8], &[u8]);
-    /// Saves what results will overwrite, if it is to be saved.
+    /// Saves the bytes that results will overwrite, if they are to be saved.
     fn save(&mut self) {}
-    /// Where results go.
+    /// The destination.
     fn into_result<'r>(self) -> &'r mut [u8]
     where
         Self: 'r;
-    /// One loop over all elements. The slices are equally long.
+    /// One loop over all elements. The slices have equal lengths.
     fn each<T: Number>(self, op: impl Fn(T, T) -> T);
 }
 
@@ -267,7 +265,7 @@ impl Operands for Saving<'_> {
     }
 }
 
-/// The loop of one instruction set over slices that fit each other.
+/// The loop of one instruction set. The slices must have equal lengths.
 pub(crate) fn combine(isa: Isa, element: ElementType, op: Op, operands: impl Operands) {
     match element {
         ElementType::U8 => apply::<u8>(isa, op, operands),

@@ -1,10 +1,9 @@
-//! A 32-bit hash of content, made of independent blocks so that all cores can work on it.
+//! A 32-bit hash of content, made of independent blocks so that all cores can compute it.
 //!
-//! Words are little-endian `u32`, a vector is four words, arithmetic wraps. The vectors are dealt
-//! out to at most [`MAX_BLOCKS`] blocks of equal length. Each block keeps [`LANES`] accumulators,
-//! vector `j` of the block going to accumulator `j mod LANES`, and folds them into one word in the
-//! end. A second layer does the same with the words of the blocks, and what is left of the input
-//! after the last whole vector is mixed in one by one.
+//! Words are little-endian `u32`, a vector is four words, and arithmetic wraps. The vectors are divided into at most
+//! [`MAX_BLOCKS`] blocks of equal length. Each block has [`LANES`] accumulators: vector `j` of the block goes to
+//! accumulator `j mod LANES`, and at the end they are folded into one word. A second layer does the same with the
+//! words of the blocks. The bytes after the last whole vector are mixed in one by one.
 
 use crate::cores;
 use crate::isa::{Isa, run};
@@ -13,14 +12,14 @@ const VECTOR_BYTES: usize = 16;
 const LANES: usize = 256;
 const MAX_BLOCKS: usize = 960;
 
-/// Below this, starting a thread costs more than it saves.
+/// Minimum number of bytes per thread. With fewer, starting a thread costs more than it saves.
 const BYTES_PER_THREAD: usize = 1 << 20;
 
 /// The hash of `bytes`, which may start at any address. Empty input hashes to 0.
 ///
-/// Inputs of 2 MiB and more are hashed by as many threads as the machine runs in parallel, up to
-/// 16, and the call returns when all are done; the result does not depend on their number. The hash
-/// finds accidents, not attacks: colliding inputs are easy to make.
+/// Inputs of 2 MiB and more are hashed on as many threads as the machine runs in parallel, up to 16. The call blocks
+/// until all are done, and the result does not depend on their number. The hash detects accidents, not attacks:
+/// collisions are easy to make.
 ///
 /// ```
 /// assert_eq!(pccl_kernels::simplehash(&[]), 0);
@@ -54,7 +53,7 @@ fn hash_with_threads(isa: Isa, bytes: &[u8], threads: usize) -> u32 {
     combine(hash, number)
 }
 
-/// `vectors` is not empty.
+/// `vectors` must not be empty.
 fn hash_vectors(isa: Isa, vectors: &[[u8; VECTOR_BYTES]], threads: usize) -> u32 {
     let blocks = vectors.len().div_ceil(LANES).min(MAX_BLOCKS);
     let block_len = vectors.len().div_ceil(blocks);
@@ -84,7 +83,7 @@ fn hash_block(vectors: &[[u8; VECTOR_BYTES]]) -> u32 {
     fold_lanes(&lanes)
 }
 
-/// Gives each lane one vector, as far as they go.
+/// Adds one vector to each lane, as far as they go.
 #[inline(always)]
 fn absorb(lanes: &mut [u32; LANES], vectors: &[[u8; VECTOR_BYTES]]) {
     for (lane, vector) in lanes.iter_mut().zip(vectors) {

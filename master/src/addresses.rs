@@ -1,4 +1,4 @@
-//! Where and how peers reach the master: as the operator says it, and as a master's directory keeps it.
+//! The addresses and the protocol of a master, as the operator gives them and as its directory keeps them.
 
 use std::net::Ipv6Addr;
 use std::path::Path;
@@ -7,20 +7,20 @@ use std::{fs, io};
 
 use pccl_master::{Address, AddressError, Via};
 
-/// The file of a master's directory: a line that says over what, and one for each address.
+/// A file of the master's directory: one line for the protocol, and one for each address.
 const FILE: &str = "advertised";
 
 /// A host with or without a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Advertised {
-    /// With one.
+    /// A host with a port.
     Complete(Address),
-    /// Without: the port is where the master listens.
+    /// A host without a port. The port is the one on which the master listens.
     Host(String),
 }
 
 impl Advertised {
-    /// With this port, unless it has one.
+    /// The address, with this port if it has none.
     pub(crate) fn or_port(&self, port: u16) -> Result<Address, AddressError> {
         match self {
             Self::Complete(address) => Ok(address.clone()),
@@ -28,7 +28,7 @@ impl Advertised {
         }
     }
 
-    /// All of them, with this port where they have none.
+    /// All addresses, with this port for those that have none.
     pub(crate) fn all_or_port(all: &[Self], port: u16) -> Result<Vec<Address>, AddressError> {
         all.iter().map(|one| one.or_port(port)).collect()
     }
@@ -52,8 +52,8 @@ impl FromStr for Advertised {
     }
 }
 
-/// Keeps in the directory how and where the master is reached, for invitations that are made there. Readers see
-/// the old file or the whole of the new one.
+/// Stores protocol and addresses in the directory, for invitations that are made there. The file is replaced
+/// atomically.
 pub(crate) fn remember(directory: &Path, via: Via, addresses: &[Address]) -> io::Result<()> {
     let addresses = addresses.iter().map(ToString::to_string);
     let lines: Vec<String> = std::iter::once(via.to_string()).chain(addresses).collect();
@@ -62,7 +62,7 @@ pub(crate) fn remember(directory: &Path, via: Via, addresses: &[Address]) -> io:
     fs::rename(&draft, directory.join(FILE))
 }
 
-/// What was kept last; nothing where there is nothing, or nothing that can be understood.
+/// What was stored last. Empty if nothing was stored, or the file cannot be parsed.
 pub(crate) fn recall(directory: &Path) -> (Option<Via>, Vec<Address>) {
     let text = fs::read_to_string(directory.join(FILE)).unwrap_or_default();
     let via = text.lines().find_map(|line| line.parse().ok());

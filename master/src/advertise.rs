@@ -1,23 +1,24 @@
-//! Where others reach this machine.
+//! The addresses at which others reach this machine.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use pccl_trust::Address;
 
-/// Addresses outside of every machine (RFC 5737, RFC 3849), to ask the system from which of its own
-/// addresses it would send there. Nothing is sent.
+/// Addresses of no machine (RFC 5737, RFC 3849). The operating system tells from which own address it would send to
+/// them. Nothing is sent.
 const ELSEWHERE_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const ELSEWHERE_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
 
 /// Any port but zero.
 const DISCARD: u16 = 9;
 
-/// Where others reach a master that listens there: at that very address, or, where that is a wildcard, at
-/// the address from which this machine sends to the rest of the world; of IPv4, then of IPv6, as far as
-/// the master listens on them. Where the machine has no such address: at its loopback address.
+/// The addresses at which others reach a master that listens on `listening`. If that is a specific address, the
+/// result is that address. If it is a wildcard, the result is the address from which this machine sends to other
+/// networks: the IPv4 address, then the IPv6 address, as far as the master listens on them. If the machine has no
+/// such address, the result is its loopback address.
 ///
-/// What other machines see may differ, behind a router that translates addresses for one: then say where
-/// the master is reached.
+/// Behind a NAT, other machines see another address. Then pass the addresses to
+/// [`join_string`](crate::MasterServer::join_string) yourself.
 #[must_use]
 pub fn reachable_at(listening: SocketAddr) -> Vec<Address> {
     let port = listening.port();
@@ -47,7 +48,7 @@ fn listening_loopback(on: IpAddr) -> IpAddr {
     }
 }
 
-/// From which address this machine sends to another one.
+/// The address from which this machine sends to another one.
 fn own_address(elsewhere: IpAddr) -> Option<IpAddr> {
     let any: IpAddr = match elsewhere {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

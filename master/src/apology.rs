@@ -1,5 +1,4 @@
-//! Turning connections away for which there is no room: with the reason, within bounds, and with a line
-//! in the log now and then.
+//! Refusing connections for which there is no room: with a reason, within limits, and with a rate-limited log line.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,10 +12,11 @@ use crate::gate::Full;
 use crate::greeting::say_and_close;
 use crate::seldom::Seldom;
 
-/// How many may be told at once. More are cut off without a word.
+/// Maximum number of connections that are told the reason at the same time. Further ones are closed without an
+/// answer.
 const APOLOGIES_MAX: usize = 64;
 
-/// Turns connections away. Clones share all bounds.
+/// Refuses connections. Clones share all limits.
 #[derive(Clone, Debug)]
 pub(crate) struct Apologies {
     limit: Duration,
@@ -25,7 +25,7 @@ pub(crate) struct Apologies {
 }
 
 impl Apologies {
-    /// Each may take so long.
+    /// Each refusal may take up to `limit`.
     pub(crate) fn within(limit: Duration) -> Self {
         Self {
             limit,
@@ -34,7 +34,7 @@ impl Apologies {
         }
     }
 
-    /// Tells whoever dialled, and the log, why.
+    /// Tells the other end and the log why the connection is refused.
     pub(crate) async fn turn_away(&self, incoming: Incoming, full: Full) {
         self.log(incoming.from, full);
         let Ok(_one) = self.at_once.try_acquire() else {

@@ -1,4 +1,4 @@
-//! What the program can be told on its command line.
+//! The command line of the program.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -13,14 +13,14 @@ use crate::addresses::Advertised;
 use crate::commands::Command;
 use crate::tuning::{ConnectionTuning, RunTuning};
 
-/// The master of a pccl run: keeps the membership and decides. Peers move the data among themselves.
+/// The master of a pccl run: it keeps the membership and decides. The peers move the data among themselves.
 ///
-/// On a loopback address the master is plain. On any other it encrypts, and lets in who has its join
-/// string: one word, which it prints to the standard output at its start (`join: pccl1...`). Keep it like
-/// a password. Peers join with that word in place of host:port.
+/// On a loopback address the master is plain. On any other address it encrypts, and admits peers that have its join
+/// string: one word, which it prints to standard output when it starts (`join: pccl1...`). Keep it like a password.
+/// Peers join with that word in place of host:port.
 ///
-/// Log lines go to the standard error; the environment variable PCCL_LOG chooses them (error, warn,
-/// info, debug, trace). SIGINT and SIGTERM tell the peers and end the program.
+/// The master logs to standard error; the environment variable PCCL_LOG sets the level (error, warn, info, debug,
+/// trace). On SIGINT and SIGTERM it tells the peers and exits.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
@@ -31,59 +31,57 @@ pub(crate) struct Arguments {
     pub(crate) command: Option<Command>,
 }
 
-/// What the master itself can be told.
+/// The options of the master.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Address or name, and port, to listen on; `[::]:48148` serves IPv6 and IPv4, and a name all addresses that it has
-    /// on this machine
+    /// Address or host name, and port, to listen on. `[::]:48148` serves IPv6 and IPv4; a host name serves all of its
+    /// addresses on this machine
     #[arg(long, value_name = "HOST:PORT", default_value = DEFAULT_ADDRESS)]
     pub(crate) listen: Listen,
 
-    /// Keep key and invitations in this directory, so that join strings outlive a restart; encrypt on
-    /// loopback as well
+    /// Directory that keeps the key and the invitations, so that join strings remain valid after a restart. Encrypts
+    /// on loopback as well
     #[arg(long, value_name = "DIR")]
     pub(crate) identity: Option<PathBuf>,
 
-    /// Where peers reach the master, up to four times; without it, where it listens, or for a wildcard
-    /// address at the address from which this machine sends to others
+    /// Address at which peers reach the master; repeat for up to four. Default: the listening address, or for a
+    /// wildcard the address from which this machine sends to others
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) advertise: Vec<Advertised>,
 
-    /// Encrypt nothing and let everybody in, also beyond loopback
+    /// Do not encrypt, and admit everybody, even on an address other than loopback
     #[arg(long, conflicts_with_all = ["identity", "advertise", "transport"])]
     plain: bool,
 
-    /// What all connections of the run go over; `quic` encrypts on loopback as well, and needs a program that
-    /// was built with the feature of that name. Default: tcp
+    /// Transport of all connections of the run; `quic` encrypts on loopback as well, and needs a program that was
+    /// built with the feature `quic`. Default: tcp
     #[arg(long, value_enum)]
     transport: Option<Over>,
 
-    /// Most peers at once
+    /// Maximum number of peers, newcomers included
     #[arg(long, value_name = "PEERS", default_value_t = MasterConfig::default().peers_max,
           value_parser = clap::value_parser!(u32).range(1..))]
     max_peers: u32,
 
-    /// Seconds of silence after which a peer counts as lost; peers give a sign of life five times
-    /// as often
+    /// Seconds of silence after which a peer is evicted; master and peers send heartbeats five times as often
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     silence: Duration,
 
-    /// Seconds that others wait for the call of a peer before it is kicked, unless more would be kicked
-    /// than wait; must exceed the longest computation between two calls
+    /// Seconds that others wait for a peer's next call before it is evicted, unless more peers would be evicted than
+    /// wait. Must exceed the longest computation between two calls
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
     late: Duration,
 
-    /// Seconds that a peer may move no bytes of a collective, a transfer or a measurement that others
-    /// wait for
+    /// Seconds that a peer may move no bytes of a collective or a shared-state transfer that others wait for
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     stalled: Duration,
 
-    /// Largest group whose members all get links to each other, over which small and middle-sized collectives
-    /// are exchanged directly; 0: rings only
+    /// Largest group in which every member gets a link to every other one, for direct exchange in small and medium
+    /// collectives; 0: rings only
     #[arg(long, value_name = "PEERS", default_value_t = MasterConfig::default().mesh_max)]
     max_mesh: u16,
 
-    /// The same for groups at several sites, several of whose members are at one; 0: --max-mesh holds for these, too
+    /// The same for a group at several sites with several members at one of them; 0: --max-mesh applies
     #[arg(long, value_name = "PEERS", default_value_t = MasterConfig::default().sites_mesh_max)]
     max_sites_mesh: u16,
 
@@ -91,28 +89,28 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
     solver: Duration,
 
-    /// Seconds that a connection may take to introduce itself
+    /// Seconds that a connection may take for its handshake
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     handshake: Duration,
 
-    /// Most connections from one address that have been let in and have not introduced themselves yet;
-    /// others wait for their turn
+    /// Maximum number of accepted connections from one address that have not finished their handshake; further ones
+    /// wait
     #[arg(long, value_name = "CONNECTIONS", default_value_t = Limits::default().strangers_per_address_max,
           value_parser = at_least_one)]
     max_strangers_per_address: usize,
 
-    /// The same for all addresses together
+    /// The same over all addresses
     #[arg(long, value_name = "CONNECTIONS", default_value_t = Limits::default().strangers_max,
           value_parser = at_least_one)]
     max_strangers: usize,
 
-    /// Most peers from one address that have joined and are not admitted yet; others are refused
+    /// Maximum number of registered peers from one address that are not admitted yet; further ones are refused
     #[arg(long, value_name = "PEERS", default_value_t = Limits::default().newcomers_per_address_max,
           value_parser = at_least_one)]
     max_newcomers_per_address: usize,
 
-    /// Record everything that the master hears and says into a file of this directory, as secret as
-    /// the run itself; without it the environment variable PCCL_RECORD says where
+    /// Directory for a recording of all inputs and outputs of the master, which is as secret as the run. Default: the
+    /// environment variable PCCL_RECORD
     #[arg(long, value_name = "DIR")]
     pub(crate) record: Option<PathBuf>,
 
@@ -123,7 +121,7 @@ pub(crate) struct Serve {
     connections: ConnectionTuning,
 }
 
-/// What connections go over.
+/// The transport of the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Over {
     /// TCP, with TLS 1.3 unless the master is plain
@@ -133,7 +131,7 @@ pub(crate) enum Over {
 }
 
 impl Over {
-    /// How peers speak to a master that was told this.
+    /// How peers connect to a master with this option.
     pub(crate) fn via(over: Option<Self>) -> Via {
         match over {
             None | Some(Self::Tcp) => Via::Tls,
@@ -142,11 +140,11 @@ impl Over {
     }
 }
 
-/// Signs of life in the time after which a peer counts as lost.
+/// Heartbeats in the time after which a silent peer is evicted.
 const SIGNS_PER_SILENCE: u32 = 5;
 
 impl Serve {
-    /// `None`: what the address says.
+    /// `None` if the default for the listening address applies.
     pub(crate) fn security(&self) -> Result<Option<Security>, TrustError> {
         let proven = |trust: Trust| Some(Security::Proven(trust.over(Over::via(self.transport))));
         Ok(match &self.identity {
@@ -159,13 +157,13 @@ impl Serve {
         })
     }
 
-    /// Whether it is plain where strangers reach it.
+    /// Whether the master is plain on an address other than loopback.
     pub(crate) fn is_open_to_strangers(&self) -> bool {
         let is_loopback = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
         self.plain && !self.listen.0.iter().all(is_loopback)
     }
 
-    /// Every field can be set.
+    /// Every field can be set by an option.
     pub(crate) fn config(&self) -> MasterConfig {
         let run = &self.run;
         MasterConfig {
@@ -197,7 +195,7 @@ impl Serve {
         }
     }
 
-    /// Every field can be set.
+    /// Every field can be set by an option.
     pub(crate) fn limits(&self) -> Limits {
         let connections = &self.connections;
         Limits {
@@ -216,7 +214,7 @@ impl Serve {
     }
 }
 
-/// All IPv4 addresses, and the port that peers expect.
+/// All IPv4 addresses, and the port that peers use by default.
 const DEFAULT_ADDRESS: &str = "0.0.0.0:48148";
 
 /// Addresses to listen on, all with one port.
@@ -241,7 +239,7 @@ impl FromStr for Listen {
     }
 }
 
-/// With none the master would let nobody in.
+/// A limit of zero would admit nobody.
 pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     let number = text.parse().map_err(|_| "not a number")?;
     if number == 0 {
@@ -250,7 +248,7 @@ pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     Ok(number)
 }
 
-/// A number of seconds, with a fraction or without.
+/// A number of seconds, which may have a fraction.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds")?;
     if !(0.01..=1e8).contains(&seconds) {

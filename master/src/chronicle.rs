@@ -1,4 +1,4 @@
-//! Log lines: who came and went and why, for an operator to read.
+//! Log lines for the operator: which peers came and left, and why.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,22 +15,22 @@ use tracing::{debug, error, info, trace, warn};
 
 use crate::connection::Event;
 
-/// Remembers as much as is needed to say everything once.
+/// Remembers as much as is needed to log everything once.
 #[derive(Debug, Default)]
 pub(crate) struct Chronicle {
     accepted: BTreeSet<PeerId>,
-    /// What those peers are called that have a name.
+    /// The names of peers that have one.
     names: BTreeMap<PeerId, PeerName>,
     epoch: Epoch,
-    /// The first peers of the rings of this epoch whose sites were written down.
+    /// The first peers of the rings of this epoch whose sites were logged.
     sited: BTreeSet<PeerId>,
-    /// Who has just said hello.
+    /// The peer that has just said hello.
     arriving: Option<Arriving>,
-    /// Why the connection that is being dealt with has ended.
+    /// Why the connection that is being processed has ended.
     ended: Option<ControlError>,
 }
 
-/// What is written down of a newcomer.
+/// What is logged of a newcomer.
 #[derive(Debug)]
 struct Arriving {
     from: SocketAddr,
@@ -39,7 +39,7 @@ struct Arriving {
     name: PeerName,
 }
 
-/// A peer as a person knows it: its number, and its name if it has one.
+/// A peer as a person knows it: its id, and its name if it has one.
 struct Known<'a> {
     peer: PeerId,
     name: Option<&'a PeerName>,
@@ -55,7 +55,7 @@ impl fmt::Display for Known<'_> {
 }
 
 impl Chronicle {
-    /// Writes down what a connection reported.
+    /// Logs what a connection reported.
     pub(crate) fn happened(&mut self, event: &Event) {
         match event {
             Event::Hello(newcomer) => {
@@ -75,13 +75,13 @@ impl Chronicle {
         }
     }
 
-    /// Everything that followed from what was reported has been written down.
+    /// All consequences of the last report have been logged.
     pub(crate) fn dealt_with(&mut self) {
         self.arriving = None;
         self.ended = None;
     }
 
-    /// Writes down what the machine decided.
+    /// Logs a decision of the machine.
     pub(crate) fn decided(&mut self, output: &MasterOutput) {
         match output {
             MasterOutput::Register { peer, .. } => self.registered(*peer),
@@ -183,7 +183,7 @@ impl Chronicle {
         self.found_sites(topology);
     }
 
-    /// Writes down the sites of a group, once in each epoch, if they were found.
+    /// Logs the sites of a group, once in each epoch, if they were found.
     fn found_sites(&mut self, topology: &Topology) {
         let peers = topology.ring.world_size();
         let sites = topology.sites.sites().count();

@@ -1,4 +1,4 @@
-//! What the program does beside serving: invite, revoke, list.
+//! The subcommands of the program: invite, revoke, list.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -13,22 +13,22 @@ use pccl_master::{
 use crate::addresses::{self, Advertised};
 use crate::arguments::Over;
 
-/// Who may join a master that was started with --identity. It may run meanwhile
+/// Manage who may join a master that was started with --identity; it may be running
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Add an invitation, and print its join string
+    /// Add an invitation and print its join string
     Invite(Invite),
-    /// End an invitation, and the membership of all who came by it; a running master closes their
-    /// connections within a second
+    /// Revoke an invitation and end the membership of all peers that it admitted; a running master disconnects them
+    /// within a second
     Revoke(Revoke),
-    /// Show all invitations, without their secrets
+    /// List all invitations, without their secrets
     List(IdentityDir),
 }
 
-/// Where a master's key and invitations are kept.
+/// The directory with a master's key and invitations.
 #[derive(Debug, Args)]
 pub(crate) struct IdentityDir {
-    /// Directory that the master was started with
+    /// Directory given to the master as --identity
     #[arg(long, value_name = "DIR")]
     identity: PathBuf,
 }
@@ -38,20 +38,21 @@ pub(crate) struct Invite {
     #[command(flatten)]
     dir: IdentityDir,
 
-    /// How long the invitation holds, such as 24h or "7days"; without it, until it is revoked
+    /// How long the invitation can be used, such as 24h or "7days". Default: until it is revoked
     #[arg(long, value_name = "TIME", value_parser = ttl)]
     ttl: Option<Duration>,
 
-    /// How many peers it lets in; without it, any number. A peer that keeps its key is counted once, any
-    /// other at each start
+    /// How many peers it admits. A peer that keeps its key counts once; any other counts at each start. Default: any
+    /// number
     #[arg(long, value_name = "PEERS", value_parser = clap::value_parser!(u32).range(1..))]
     uses: Option<u32>,
 
-    /// Where peers reach the master, up to four times; without it, as the master last said
+    /// Address at which peers reach the master; repeat for up to four. Default: the addresses of the master's last
+    /// start
     #[arg(long, value_name = "HOST[:PORT]")]
     advertise: Vec<Advertised>,
 
-    /// What the master was started with; without it, as the master last said, or tcp
+    /// Transport of the master. Default: that of the master's last start, or tcp
     #[arg(long, value_enum)]
     transport: Option<Over>,
 }
@@ -61,11 +62,11 @@ pub(crate) struct Revoke {
     #[command(flatten)]
     dir: IdentityDir,
 
-    /// Which invitation, as `list` shows it
+    /// Invitation to revoke, as `list` shows it
     id: InvitationId,
 }
 
-/// Why a command was not carried out.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
     #[error(
@@ -158,7 +159,7 @@ impl Revoke {
     }
 }
 
-/// What `list` shows of an invitation.
+/// One line of the output of `list`.
 fn line(invitation: &Invitation) -> String {
     let state = match invitation.state {
         InvitationState::Live => "live",
@@ -178,7 +179,7 @@ fn line(invitation: &Invitation) -> String {
     )
 }
 
-/// In UTC, by seconds. A time beyond the year 9999 has no such form.
+/// A date in UTC, to the second. A time after the year 9999 has no such form.
 fn date(unix_seconds: u64) -> String {
     const YEAR_10000: u64 = 253_402_300_800;
     let seconds = Duration::from_secs(unix_seconds.min(YEAR_10000 - 1));
@@ -186,7 +187,7 @@ fn date(unix_seconds: u64) -> String {
     humantime::format_rfc3339_seconds(time).to_string()
 }
 
-/// A time of whole seconds, at least one.
+/// A duration of whole seconds, at least one.
 fn ttl(text: &str) -> Result<Duration, String> {
     let ttl = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if ttl < Duration::from_secs(1) {

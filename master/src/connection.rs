@@ -1,4 +1,4 @@
-//! A connection after its hello: what it says goes to the desk, what the desk says goes out.
+//! A connection after its hello: its messages go to the desk, and the desk's messages go out.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,43 +20,43 @@ use crate::limits::Limits;
 use crate::outbox::Outbox;
 use crate::pulse::Pulse;
 
-/// What connections tell the desk.
+/// The reports of connections to the desk.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A connection said hello.
+    /// A connection sent its hello.
     Hello(Newcomer),
-    /// A peer said something.
+    /// A peer sent a message.
     Message {
         peer: PeerId,
         message: ToMaster,
-        /// The memory that a long message takes until it has been dealt with.
+        /// The memory of a long message, until it was processed.
         share: Option<BudgetShare>,
     },
-    /// A peer said something that is not a message. Nothing follows.
+    /// A peer sent bytes that are not a message. Nothing follows.
     Malformed { peer: PeerId, error: ControlError },
     /// A peer's connection ended.
     Gone { peer: PeerId, error: ControlError },
 }
 
-/// A connection that has said hello.
+/// A connection that has sent its hello.
 #[derive(Debug)]
 pub(crate) struct Newcomer {
     pub(crate) conn: ConnId,
     pub(crate) hello: Hello,
     pub(crate) from: SocketAddr,
-    /// What its transport has proved.
+    /// The identity that its transport has proved.
     pub(crate) identity: Option<Identity>,
-    /// Where to put what is to be said to it.
+    /// The queue of messages to it.
     pub(crate) outbox: Arc<Outbox>,
-    /// When something last arrived from it.
+    /// The time of the last arrival from it.
     pub(crate) pulse: Arc<Pulse>,
-    /// What it has been granted.
+    /// Its permissions.
     pub(crate) granted: Arc<Granted>,
-    /// Who it is; dropped where it is nobody.
+    /// Receives its id. Dropped if it is not registered.
     pub(crate) registered: oneshot::Sender<PeerId>,
 }
 
-/// A connection whose hello has been read.
+/// A connection whose hello was read.
 pub(crate) struct Greeted {
     pub(crate) conn: ConnId,
     pub(crate) from: SocketAddr,
@@ -64,7 +64,7 @@ pub(crate) struct Greeted {
     pub(crate) hello: Hello,
     pub(crate) intake: Intake,
     pub(crate) permit: Permit,
-    /// What its proof was worth; `None` where nobody asks for one.
+    /// The result of its proof. `None` if no proof is required.
     pub(crate) inside: Option<Inside>,
 }
 
@@ -114,7 +114,7 @@ pub(crate) async fn attend(greeted: Greeted, limits: &Limits, desk: mpsc::Sender
     }
 }
 
-/// Waits until it may not be here any more.
+/// Waits until the connection's key is no longer admitted.
 async fn expelled(inside: Option<&Inside>) {
     match inside {
         Some(inside) => inside.expelled().await,
@@ -122,7 +122,7 @@ async fn expelled(inside: Option<&Inside>) {
     }
 }
 
-/// Waits until the other end has read everything and closed, but not for long.
+/// Waits until the other end has read everything and closed, within `limit`.
 async fn linger(rx: &mut dyn LaneRx, limit: Duration) {
     // Whatever still goes wrong goes wrong for a connection that is over.
     timeout(limit, discard(rx)).await.ok();
@@ -139,8 +139,8 @@ struct Reading {
 }
 
 impl Reading {
-    /// Tells the desk what arrives, until nothing does. Then the desk closes the outbox, unless it
-    /// is gone or does not know the connection.
+    /// Reports arrivals to the desk until the connection ends. Then the desk closes the outbox, unless it is gone or
+    /// does not know the connection.
     async fn run(&mut self, rx: &mut dyn LaneRx, outbox: &Outbox) {
         if self.report(rx).await.is_none() {
             outbox.close();
@@ -148,7 +148,7 @@ impl Reading {
         }
     }
 
-    /// `None`: the desk does not want to hear more.
+    /// `None`: the desk takes no more reports.
     async fn report(&mut self, rx: &mut dyn LaneRx) -> Option<()> {
         let peer = self.identify().await?;
         loop {
@@ -170,8 +170,8 @@ impl Reading {
         }
     }
 
-    /// Waits for the desk to say who this is; `None`: nobody. Cancel-safe: a connection whose welcome
-    /// cannot be written still has to learn under which name to report its end.
+    /// Waits for the desk to assign an id. `None`: it assigns none. Cancel-safe: a connection whose welcome cannot be
+    /// written still needs its id to report its end.
     async fn identify(&mut self) -> Option<PeerId> {
         if let Some(registration) = &mut self.registration {
             self.peer = registration.await.ok();
@@ -186,7 +186,7 @@ impl Reading {
         }
     }
 
-    /// Waits for room in the queue, which is not the peer's fault.
+    /// Waits for room in the queue; the peer is not at fault for this time.
     async fn tell(&self, event: Event) -> Option<()> {
         let _excused = self.pulse.excuse();
         self.desk.send(event).await.ok()

@@ -1,4 +1,4 @@
-//! The one loop that owns the machine: facts go in, orders are carried out.
+//! The loop that owns the machine: it takes facts, and carries out orders.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -23,7 +23,7 @@ use crate::pulse::Pulse;
 use crate::searches::{Improved, Searches};
 use crate::server::StopHandle;
 
-/// Longer than any run; a timer that would end later ends here.
+/// Longer than any run. A later timer is set to this.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Owns the machine and its timers.
@@ -34,36 +34,36 @@ pub(crate) struct Desk {
     peers: BTreeMap<PeerId, Connected>,
     heartbeat: Duration,
     silence: Duration,
-    /// Whose hello the machine is answering.
+    /// The connection whose hello the machine is answering.
     newcomer: Option<Newcomer>,
-    /// Outboxes that the present input has put something into.
+    /// Outboxes to which the current input has added messages.
     touched: Vec<Arc<Outbox>>,
     solving: JoinSet<Answered>,
     searches: Searches,
-    /// Facts that came up while an input was dealt with.
+    /// Facts that came up while an input was processed.
     follow_ups: VecDeque<MasterInput>,
     outputs: Vec<MasterOutput>,
     chronicle: Chronicle,
     stopped: bool,
 }
 
-/// What the desk knows of a registered peer's connection.
+/// The connection of a registered peer.
 struct Connected {
     outbox: Arc<Outbox>,
     pulse: Arc<Pulse>,
     granted: Arc<Granted>,
 }
 
-/// What the ring solver found.
+/// The result of the ring solver.
 struct Answered {
     round: Round,
     group: GroupId,
     found: Option<Solved>,
-    /// The search, where it can go on.
+    /// The search, if it can be continued.
     quest: Option<Quest>,
 }
 
-/// What the loop woke up for.
+/// Why the loop woke up.
 enum Woken {
     Stop,
     Timer,
@@ -96,14 +96,14 @@ impl Desk {
         }
     }
 
-    /// Ends once the machine has taken leave of everybody.
+    /// Runs until the machine has told all peers that it stops.
     pub(crate) async fn run(mut self, stop: &StopHandle) {
         while !self.stopped {
             self.turn(stop).await;
         }
     }
 
-    /// Deals with what happens next.
+    /// Processes the next event.
     async fn turn(&mut self, stop: &StopHandle) {
         let woken = self.wake(stop).await;
         self.look_at_the_clock();
@@ -139,8 +139,7 @@ impl Desk {
         }
     }
 
-    /// What has arrived comes before a timer that is due: a timer fires when there is nothing else to
-    /// do.
+    /// Arrivals come before a due timer: a timer fires only when nothing else is to be done.
     async fn wake(&mut self, stop: &StopHandle) -> Woken {
         tokio::select! {
             biased;
@@ -152,8 +151,8 @@ impl Desk {
         }
     }
 
-    /// Time in which the master stood still is nobody's fault. Otherwise a timer that has been held up
-    /// by other work for a heartbeat is held up no longer, for a flood may never end.
+    /// Time in which the master stood still counts against nobody. A timer that other work has delayed for a
+    /// heartbeat fires nevertheless, because a flood may never end.
     fn look_at_the_clock(&mut self) {
         let now = Instant::now();
         if let Some(lost) = self.timers.forgive(now, PAUSE, is_patience) {
@@ -177,8 +176,8 @@ impl Desk {
         }
     }
 
-    /// When to look again whether the peer is silent: something has arrived from it that the machine
-    /// has not seen yet.
+    /// When to check again whether the peer is silent, if something has arrived from it that the machine has not
+    /// processed yet.
     fn reprieve(&self, timer: MasterTimer, now: Instant) -> Option<Instant> {
         let MasterTimer::Silence(peer) = timer else {
             return None;
@@ -228,7 +227,7 @@ impl Desk {
         self.ring();
     }
 
-    /// Lets the machine answer, then whatever follows from carrying out its answer.
+    /// Lets the machine process the input, and then everything that follows from its orders.
     fn handle(&mut self, input: MasterInput) {
         let mut next = Some(input);
         while let Some(input) = next {
@@ -325,7 +324,7 @@ impl Desk {
         }
     }
 
-    /// The peer has missed a message, so that it cannot stay.
+    /// The peer has missed a message, so its membership ends.
     fn missed(&mut self, peer: PeerId, error: PushError) {
         let fact = match error {
             PushError::Overflow => MasterInput::Misbehaved {
@@ -348,14 +347,14 @@ impl Desk {
         }
     }
 
-    /// Wakes the writers of all that has been said.
+    /// Wakes the writers of all outboxes with new messages.
     fn ring(&mut self) {
         for outbox in self.touched.drain(..) {
             outbox.ring();
         }
     }
 
-    /// Solving takes long enough to keep everybody waiting, so it happens elsewhere.
+    /// Runs the solver on another thread, because it takes long enough to delay everybody.
     fn solve(&mut self, round: Round, group: GroupId, problem: TourProblem) {
         let solver = spawn_blocking(move || {
             let mut quest = Quest::new(&problem)?;
@@ -377,8 +376,7 @@ impl Desk {
     }
 }
 
-/// Ends after the deadline, and after every connection has had its turn: what has arrived is in the
-/// queue then.
+/// Resolves after the deadline, and after every connection had its turn, so that all arrivals are in the queue.
 async fn due_and_quiet(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
@@ -387,7 +385,7 @@ async fn due_and_quiet(deadline: Option<Instant>) {
     yield_now().await;
 }
 
-/// Whether the timer says how long somebody is waited for. The others are the master's own duties.
+/// Whether the timer limits how long a peer is waited for. The others are the master's own duties.
 fn is_patience(timer: &MasterTimer) -> bool {
     !matches!(
         timer,

@@ -1,7 +1,6 @@
-//! Who may come in, by what it proves, and who has to go because it may not be here any more.
+//! Admission by proof, and disconnecting peers that are no longer members.
 //!
-//! What is kept of invitations is read and written by threads that may block, never by the one that serves
-//! the connections.
+//! Threads that may block read and write the stored invitations, never the thread that serves the connections.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,10 +21,10 @@ use tokio::time::sleep;
 use crate::security::{Trust, now};
 use crate::seldom::Seldom;
 
-/// How often to look who has to go.
+/// Interval of the checks for peers to disconnect.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// Keeps the door of one master.
+/// Admission control of one master.
 #[derive(Debug)]
 pub(crate) struct Doorkeeper {
     trust: Trust,
@@ -34,7 +33,7 @@ pub(crate) struct Doorkeeper {
     troubles: Seldom<()>,
 }
 
-/// Somebody who is inside.
+/// An admitted connection.
 #[derive(Debug)]
 struct Guest {
     key: PublicKey,
@@ -42,12 +41,12 @@ struct Guest {
     expelled: Arc<Notify>,
 }
 
-/// Why somebody does not come in.
+/// Why a connection is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unwelcome {
     #[error("{0}")]
     Refused(#[from] Denial),
-    /// The log says more, for the operator.
+    /// The log has the reason, for the operator.
     #[error("the master cannot use its invitations for the moment; its log says why")]
     Unavailable,
 }
@@ -62,8 +61,7 @@ impl Doorkeeper {
         })
     }
 
-    /// Lets in whoever is at the other end of a lane, or says why not. Does not block, but may take
-    /// seconds.
+    /// Admits the other end of a lane, or says why not. Does not block the thread, but may take seconds.
     pub(crate) async fn admit(
         self: &Arc<Self>,
         lane: Proven,
@@ -105,7 +103,7 @@ impl Doorkeeper {
         }
     }
 
-    /// Goes its rounds. Never ends.
+    /// Runs the periodic checks. Never ends.
     pub(crate) async fn keep(self: &Arc<Self>) {
         loop {
             sleep(ROUND).await;
@@ -116,7 +114,7 @@ impl Doorkeeper {
         }
     }
 
-    /// Expels who may not be here any more.
+    /// Disconnects peers that are no longer members.
     fn look_around(&self) {
         let mut invitations = self.trust.invitations();
         if let Err(error) = invitations.reload_if_changed() {
@@ -131,7 +129,7 @@ impl Doorkeeper {
         }
     }
 
-    /// Whoever dials can have the invitations read, and each attempt may fail.
+    /// Rate-limited, because everybody who connects can cause a read of the invitations, and each read may fail.
     fn log(&self, error: &dyn std::error::Error) {
         if self.troubles.another(()).is_some() {
             tracing::error!("nobody can be let in: {error}");
@@ -144,7 +142,7 @@ impl Doorkeeper {
     }
 }
 
-/// A member of long ago that was forgotten for want of room may stay.
+/// Whether the connection must end. A member that was forgotten for lack of room may stay.
 fn must_go(invitations: &Invitations, guest: &Guest, now: u64) -> bool {
     match invitations.membership(&guest.key) {
         Membership::Banned => true,
@@ -153,7 +151,7 @@ fn must_go(invitations: &Invitations, guest: &Guest, now: u64) -> bool {
     }
 }
 
-/// Somebody has come in, and is inside until this is dropped.
+/// An admission. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Inside {
     door: Arc<Doorkeeper>,
@@ -162,7 +160,7 @@ pub(crate) struct Inside {
 }
 
 impl Inside {
-    /// Waits until it has to go: its invitation was revoked, or its key banned.
+    /// Waits until the connection must end: its invitation was revoked, or its key banned.
     pub(crate) async fn expelled(&self) {
         self.expelled.notified().await;
     }

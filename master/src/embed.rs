@@ -1,4 +1,4 @@
-//! A master on a thread of its own, for programs without a runtime.
+//! A master on its own thread, for programs without a runtime.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc;
@@ -11,27 +11,29 @@ use crate::error::{ServeError, TrustError};
 use crate::security::Trust;
 use crate::server::{MasterBuilder, MasterServer, StopHandle, join_string};
 
-/// Starts a master over TCP with default limits on a thread of its own, plain on a loopback address and
-/// encrypted elsewhere. Port zero: any free port.
+/// Starts a master over TCP with default limits on its own thread. It is plain on a loopback address and encrypts on
+/// any other. Port 0 chooses a free port.
 ///
 /// # Errors
-/// Nothing was started; the error says why.
+/// As [`MasterBuilder::spawn`].
 ///
 /// # Blocking
-/// Until the master listens. A host name is looked up.
+/// Until the master listens. Looks up a host name.
 pub fn spawn(address: impl ToSocketAddrs + ToString) -> Result<RunningMaster, ServeError> {
     MasterServer::builder().spawn(address)
 }
 
 impl MasterBuilder {
-    /// Starts the master on a thread of its own. Port zero: any free port. It listens on all addresses of a name that
-    /// this machine has.
+    /// Starts the master on its own thread. Port 0 chooses a free port. If `address` is a host name, the master
+    /// listens on all of its addresses that this machine has.
     ///
     /// # Errors
-    /// Nothing was started; the error says why.
+    /// As [`bind_all`](Self::bind_all); [`ServeError::Address`] if `address` cannot be parsed or resolved;
+    /// [`ServeError::Thread`] or [`ServeError::ThreadEnded`] if the thread could not run. After an error no thread is
+    /// left.
     ///
     /// # Blocking
-    /// Until the master listens. A host name is looked up.
+    /// Until the master listens. Looks up a host name.
     pub fn spawn(
         self,
         address: impl ToSocketAddrs + ToString,
@@ -60,7 +62,7 @@ fn resolve(address: &(impl ToSocketAddrs + ToString)) -> Result<Vec<SocketAddr>,
         })
 }
 
-/// What others need of a master that listens.
+/// What the caller's thread needs from a bound master.
 #[derive(Debug)]
 struct Bound {
     local_addrs: Vec<SocketAddr>,
@@ -78,7 +80,7 @@ impl Bound {
     }
 }
 
-/// The whole life of the thread.
+/// The body of the thread.
 fn serve(
     builder: MasterBuilder,
     addresses: &[SocketAddr],
@@ -115,7 +117,7 @@ fn runtime() -> Result<Runtime, ServeError> {
         .map_err(ServeError::Thread)
 }
 
-/// A master on a thread of its own. Dropping it stops it.
+/// A master on its own thread. Dropping it stops the master, and blocks like [`stop`](Self::stop).
 #[derive(Debug)]
 pub struct RunningMaster {
     bound: Bound,
@@ -123,20 +125,20 @@ pub struct RunningMaster {
 }
 
 impl RunningMaster {
-    /// Where peers connect, at the first one of several addresses.
+    /// The address to which peers connect. If there are several, the first one.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         let first = self.bound.local_addrs.first().copied();
         first.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)))
     }
 
-    /// All addresses where peers connect.
+    /// All addresses to which peers connect.
     #[must_use]
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.bound.local_addrs
     }
 
-    /// See [`MasterServer::join_string`].
+    /// As [`MasterServer::join_string`].
     ///
     /// # Errors
     /// As [`Trust::join_string`].
@@ -147,30 +149,30 @@ impl RunningMaster {
         join_string(self.bound.trust.as_ref(), at, &self.bound.local_addrs)
     }
 
-    /// Who the master is, and whom it lets in. `None`: the master is plain.
+    /// The master's key and invitations. `None` if the master is plain.
     #[must_use]
     pub fn trust(&self) -> Option<&Trust> {
         self.bound.trust.as_ref()
     }
 
-    /// Stops the master from elsewhere, without waiting.
+    /// A handle that stops the master from elsewhere, without waiting for its end.
     #[must_use]
     pub fn handle(&self) -> StopHandle {
         self.bound.stop.clone()
     }
 
-    /// Tells every peer that the master goes away, and waits for it to have ended. So does dropping.
+    /// Stops the master: it tells all peers and ends.
     ///
     /// # Blocking
-    /// Up to [`Limits::farewell`](crate::Limits::farewell), one second by default.
+    /// Until the master has ended: up to [`Limits::farewell`](crate::Limits::farewell), 1 s by default.
     pub fn stop(self) {
         drop(self);
     }
 
-    /// Waits until somebody has stopped the master through a [`StopHandle`].
+    /// Waits until the master has been stopped through a [`StopHandle`].
     ///
     /// # Blocking
-    /// Until then.
+    /// Until the master has ended.
     pub fn wait(mut self) {
         self.join();
     }

@@ -1,6 +1,6 @@
-//! Lets strangers in, one after the other: the tasks and locks around [`room`].
+//! Admission control for strangers: the tasks and locks around [`room`].
 //!
-//! The gate queues; it turns away only whom there is no place to wait for, or who has waited too long.
+//! Connections wait for a place. One is refused only if there is no place to wait, or if it has waited too long.
 
 mod room;
 
@@ -21,22 +21,22 @@ use crate::limits::Limits;
 use crate::patience::Patience;
 use crate::pulse::Pulse;
 
-/// Where connections arrive.
+/// The entrance of connections.
 #[derive(Debug)]
 pub(crate) struct Gate {
     waiting: Duration,
     book: Mutex<Book>,
-    /// Somebody has begun to wait, or what those who wait depend on has changed.
+    /// Notified if a connection has begun to wait, or if the conditions for those that wait have changed.
     changed: Notify,
 }
 
-/// The room, and how to reach those in it.
+/// The room, and the channels to the connections in it.
 #[derive(Debug)]
 struct Book {
     room: Room,
-    /// Those who wait outside.
+    /// Connections that wait outside.
     waiting: BTreeMap<ArrivalNumber, oneshot::Sender<Permit>>,
-    /// Those inside who may have to give way.
+    /// Accepted connections that may have to give way.
     inside: BTreeMap<ArrivalNumber, Arc<Notify>>,
 }
 
@@ -53,7 +53,7 @@ impl Gate {
         })
     }
 
-    /// Somebody comes from there, and is let in at once or gets in line.
+    /// A connection arrives from this address. It gets a place, or a turn in the queue.
     pub(crate) fn arrive(self: &Arc<Self>, from: IpAddr) -> Result<Turn, Full> {
         let mut book = self.lock();
         let (number, arrival) = book.room.arrive(Origin::from(from));
@@ -74,7 +74,7 @@ impl Gate {
         })
     }
 
-    /// Has strangers give way that keep others waiting and say nothing. Never ends.
+    /// Closes silent strangers while others wait. Never ends.
     pub(crate) async fn keep(self: &Arc<Self>) {
         loop {
             let next = self.lock().room.next_to_give_way();
@@ -90,7 +90,7 @@ impl Gate {
         }
     }
 
-    /// Takes the places of those who have to give way by this moment.
+    /// Takes the places of connections that have to give way by this moment.
     fn clear(self: &Arc<Self>) {
         let now = Instant::now();
         loop {
@@ -108,7 +108,7 @@ impl Gate {
         }
     }
 
-    /// Lets in whoever has a place, after a change.
+    /// Accepts the connections that have a place, after a change.
     fn let_in(self: &Arc<Self>, mut book: MutexGuard<'_, Book>) {
         let mut granted = Vec::new();
         while let Some((number, pulse)) = book.room.next_turn() {
@@ -144,7 +144,7 @@ impl Gate {
         self.let_in(book);
     }
 
-    /// Nothing that holds the lock can panic; were it poisoned, the counts would still be right.
+    /// Nothing that holds the lock can panic. Even if it were poisoned, the counts would be right.
     fn lock(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -157,7 +157,7 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// Somebody's place in the line. Dropping it gives it up.
+/// A connection's turn in the queue. Dropping it gives it up.
 #[derive(Debug)]
 pub(crate) struct Turn {
     gate: Arc<Gate>,
@@ -166,7 +166,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Waits until it is this one's turn.
+    /// Waits for the turn.
     pub(crate) async fn comes(mut self) -> Result<Permit, Full> {
         let mut patience = Patience::of(self.gate.waiting);
         match patience.wait(&mut self.permit).await {
@@ -186,7 +186,7 @@ impl Drop for Turn {
     }
 }
 
-/// The right to be inside. Dropping it makes room for the next one.
+/// A place among the accepted connections. Dropping it makes room for the next one.
 #[derive(Debug)]
 pub(crate) struct Permit {
     gate: Arc<Gate>,
@@ -196,24 +196,24 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// When something last arrived; the one who reads has to see to it.
+    /// The time of the last arrival. The reader must update it.
     pub(crate) fn pulse(&self) -> &Arc<Pulse> {
         &self.pulse
     }
 
-    /// Waits until the stranger has to give way. Its place is lost then.
+    /// Waits until the stranger has to give way. Its place is then lost.
     pub(crate) async fn dismissed(&self) {
         self.dismissed.notified().await;
     }
 
-    /// It has said hello: it need not give way any more.
+    /// It has said hello, and need not give way any more.
     pub(crate) fn greeted(&self) {
         let mut book = self.gate.lock();
         book.room.greeted(self.number);
         book.inside.remove(&self.number);
     }
 
-    /// It is a newcomer from here on.
+    /// From here on it is a newcomer.
     pub(crate) fn registered(&self) {
         let mut book = self.gate.lock();
         book.room.registered(self.number);

@@ -1,4 +1,4 @@
-//! How far the master trusts a connection that has said hello: what desk and connection share of it.
+//! The permissions of a connection that has said hello, which desk and connection share.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,16 +7,16 @@ use pccl_core::wire::{CONTROL_FRAME_MAX, FIRST_CONTROL_FRAME_MAX};
 
 use crate::gate::Permit;
 
-/// What one connection has been granted so far.
+/// The permissions of one connection.
 #[derive(Debug)]
 pub(crate) struct Granted {
     admitted: AtomicBool,
-    /// Held until the machine has admitted it.
+    /// Held until the machine has admitted the peer.
     permit: Mutex<Option<Permit>>,
 }
 
 impl Granted {
-    /// Of a connection that has just said hello.
+    /// The permissions of a connection that has just said hello.
     pub(crate) fn new(permit: Permit) -> Self {
         permit.greeted();
         Self {
@@ -25,22 +25,22 @@ impl Granted {
         }
     }
 
-    /// It is a newcomer from here on.
+    /// From here on it is a newcomer.
     pub(crate) fn register(&self) {
         if let Some(permit) = &*self.lock() {
             permit.registered();
         }
     }
 
-    /// It takes part in the run from here on. Call it before the peer can learn of it.
+    /// From here on it is a member. Call it before the peer can learn of its admission.
     pub(crate) fn admit(&self) {
         self.admitted.store(true, Ordering::Release);
         let permit = self.lock().take();
         drop(permit);
     }
 
-    /// How long the body of its next message may be. A newcomer has nothing to say that is longer than
-    /// a hello, so it gets no more memory than a stranger.
+    /// Maximum length of the body of its next message. A newcomer has no message longer than a hello, so it gets no
+    /// more memory than a stranger.
     pub(crate) fn message_max(&self) -> usize {
         if self.admitted.load(Ordering::Acquire) {
             CONTROL_FRAME_MAX

@@ -16,10 +16,10 @@ use crate::gate::Permit;
 use crate::intake::Intake;
 use crate::patience::Patience;
 
-/// How much is thrown away at once.
+/// Number of bytes that are discarded at a time.
 const DISCARD_BYTES: usize = 4 * 1024;
 
-/// Why a connection did not come as far as a hello.
+/// Why a connection did not complete its handshake.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GreetError {
     #[error("{0}")]
@@ -59,8 +59,8 @@ pub(crate) enum Concern {
 }
 
 impl GreetError {
-    /// A peer that means well will come again and again, in vain. Everything else is the noise that
-    /// every open port hears.
+    /// The concern of a well-meaning peer, which will try again and again, in vain. All other errors are the noise of
+    /// every open port.
     pub(crate) fn concern(&self) -> Option<Concern> {
         match self {
             Self::Preamble(HandshakeError::Preamble(error)) => match error {
@@ -85,8 +85,7 @@ impl GreetError {
         }
     }
 
-    /// What to tell whoever dialled, in the form that it waits for. Empty: it has been told, or is
-    /// gone.
+    /// The answer to the other end, in the form that it expects. Empty if it has been told, or is gone.
     fn last_words(&self) -> Vec<u8> {
         match self {
             Self::Preamble(_) | Self::Lane(_) => Vec::new(),
@@ -107,8 +106,7 @@ impl GreetError {
     }
 }
 
-/// Receives a hello, and looks at the proof of who has to show one. A stranger that has to give way is as
-/// one whose time is up.
+/// Receives a hello, and verifies the proof if one is required. A stranger that has to give way counts as timed out.
 pub(crate) async fn greet(
     lane: &mut Lane,
     intake: &mut Intake,
@@ -156,7 +154,7 @@ async fn introduction(
     Ok(inside)
 }
 
-/// Nobody is anonymous on an encrypted lane, and nobody comes in on a plain one where there is a door.
+/// Requires an identity on an encrypted lane, and an encrypted lane if there is admission control.
 async fn admit(
     lane: &mut Lane,
     permit: &Permit,
@@ -175,12 +173,12 @@ async fn admit(
     }
 }
 
-/// Tells whoever dialled why it is not welcome, within the time limit.
+/// Tells the other end why it is refused, within the time limit.
 pub(crate) async fn part(lane: Lane, error: &GreetError, limit: Duration) {
     say_and_close(lane, &error.last_words(), limit).await;
 }
 
-/// Sends the last words and waits for the other end to have read them, within the time limit.
+/// Sends the last message and waits until the other end has read it, within the time limit.
 pub(crate) async fn say_and_close(mut lane: Lane, words: &[u8], limit: Duration) {
     let farewell = async {
         if !words.is_empty() {
@@ -193,8 +191,8 @@ pub(crate) async fn say_and_close(mut lane: Lane, words: &[u8], limit: Duration)
     let _: Result<Result<(), LaneError>, _> = timeout(limit, farewell).await;
 }
 
-/// Reads to the end of the stream. A connection that is dropped with unread bytes is reset, which
-/// would take the last words from the other end before it has read them.
+/// Reads to the end of the stream. If a connection is dropped with unread bytes, it is reset, and the other end may
+/// lose the last message.
 pub(crate) async fn discard(rx: &mut dyn LaneRx) -> Result<(), LaneError> {
     let mut bytes = [0; DISCARD_BYTES];
     while recv_some(rx, &mut bytes).await? > 0 {}

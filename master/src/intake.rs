@@ -1,9 +1,9 @@
-//! Receiving messages, and what they may cost meanwhile.
+//! Receiving messages within a memory budget.
 //!
-//! A frame's memory grows with the bytes that have arrived, so a connection that sends part of a long
-//! message and dawdles pins it. Long messages therefore share one budget: a connection whose message is
-//! long reads on once the budget has room for the whole of it, and brings it at a least pace from then
-//! on. The share goes with the message until it has been dealt with.
+//! The memory of a frame grows with the bytes that have arrived, so a connection that sends part of a long message
+//! and then stalls would pin it. Long messages therefore share one budget: a connection with a long message reads on
+//! once the budget has room for the whole message, and must then bring it at a minimum pace. The share belongs to the
+//! message until it was processed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,51 +16,51 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::patience::Patience;
 use crate::pulse::Pulse;
 
-/// How much is read at once.
+/// Number of bytes that are read at a time.
 const READ_BYTES: usize = 4 * 1024;
 
-/// A message whose body is longer than this is long, and needs a share of the budget.
+/// A message with a longer body is long, and needs a share of the budget.
 const LONG_MESSAGE_BYTES: usize = 64 * 1024;
 
 /// A long message brings [`PACE_BYTES`], or its end, in each [`PACE_TIME`]: 52 kbit/s.
 const PACE_BYTES: usize = 64 * 1024;
 const PACE_TIME: Duration = Duration::from_secs(10);
 
-/// Memory for the long messages of all connections. Clones are the same budget.
+/// The memory for the long messages of all connections. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget(Arc<Semaphore>);
 
-/// Part of a budget. Dropping it gives it back.
+/// A share of a budget. Dropping it returns the memory.
 pub(crate) type BudgetShare = OwnedSemaphorePermit;
 
 impl Budget {
-    /// So many bytes, but at least as many as the longest message has.
+    /// A budget of `bytes`, or of the longest message if that is more.
     pub(crate) fn of(bytes: usize) -> Self {
         let bytes = bytes.max(CONTROL_FRAME_MAX);
         Self(Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))))
     }
 
-    /// Waits for room, in the order of asking. `None`: there is no such budget any more.
+    /// Waits for room, in the order of requests. `None`: the budget is closed.
     async fn share(&self, bytes: usize) -> Option<BudgetShare> {
         let bytes = u32::try_from(bytes.min(CONTROL_FRAME_MAX)).ok()?;
         Arc::clone(&self.0).acquire_many_owned(bytes).await.ok()
     }
 }
 
-/// Where the frames of a stream begin and end: a length, then a body of that length.
+/// The frame boundaries of a stream: a length, then a body of that length.
 #[derive(Debug, Default)]
 struct Frames {
     head: [u8; CONTROL_HEAD_BYTES],
     /// Bytes of the head that have arrived.
     headed: usize,
-    /// Length of the body, once the head is there.
+    /// Length of the body, once the head has arrived.
     length: usize,
     /// Bytes of the body that have not arrived.
     left: usize,
 }
 
 impl Frames {
-    /// These bytes come next.
+    /// Processes the next bytes.
     fn follow(&mut self, mut bytes: &[u8]) {
         while let Some((first, rest)) = bytes.split_first() {
             if self.left > 0 {
@@ -82,7 +82,7 @@ impl Frames {
         }
     }
 
-    /// Length of the body that has not arrived whole; zero between two bodies.
+    /// Length of the incomplete body. Zero between two bodies.
     fn under_way(&self) -> usize {
         if self.left > 0 { self.length } else { 0 }
     }
@@ -92,13 +92,13 @@ impl Frames {
 #[derive(Debug)]
 struct Long {
     share: BudgetShare,
-    /// Until when the present piece of [`PACE_BYTES`] has to be here.
+    /// Deadline of the current piece of [`PACE_BYTES`].
     pace: Patience,
-    /// Bytes of the present piece.
+    /// Bytes of the current piece.
     received: usize,
 }
 
-/// The receiving state of one connection, for the whole of its life.
+/// The receiving state of one connection, for its whole life.
 #[derive(Debug)]
 pub(crate) struct Intake {
     reader: ControlReader,
@@ -117,17 +117,16 @@ impl Intake {
         }
     }
 
-    /// Receives one message, and its share of the budget if it is a long one. `message_max` is asked
-    /// before each look at what has arrived: a length that exceeds it then is an error, one that it
-    /// allowed stays allowed.
+    /// Receives one message, and its share of the budget if it is a long one. `message_max` is called before each
+    /// decoding: a longer frame is then an error; a length that was permitted once stays permitted.
     ///
-    /// While the connection waits for its share its pulse goes on.
+    /// While the connection waits for its share it does not count as silent.
     ///
-    /// Cancel-safe: what was read before the future is dropped stays.
+    /// Cancel-safe: bytes that were read before the future is dropped stay in the reader.
     ///
     /// # Errors
-    /// Like [`recv_control`](pccl_core::wire::recv_control); [`LaneError::TimedOut`] where a long
-    /// message comes too slowly.
+    /// As [`recv_control`](pccl_core::wire::recv_control). [`LaneError::TimedOut`] if a long message arrives too
+    /// slowly.
     pub(crate) async fn receive(
         &mut self,
         rx: &mut dyn LaneRx,

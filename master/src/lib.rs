@@ -1,9 +1,9 @@
-//! The master of a pccl run: drives the pure machine of `pccl_core::master` over a transport.
+//! The master of a pccl run. It drives the state machine of `pccl_core::master` over a transport.
 //!
-//! The master keeps the membership of a run and decides; the data never passes through it. It is
-//! also a program, `pccl-master`.
+//! The master keeps the membership of a run, and decides. The data never passes through it. It exists as this library
+//! and as a program, `pccl-master`.
 //!
-//! In a program without a runtime, three lines:
+//! In a program without an async runtime:
 //!
 //! ```
 //! # fn main() -> Result<(), pccl_master::ServeError> {
@@ -14,7 +14,7 @@
 //! # }
 //! ```
 //!
-//! Within a tokio runtime of either flavour, as a future:
+//! In a tokio runtime of either flavour, as a future:
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -33,9 +33,9 @@
 //!
 //! # Who may join
 //!
-//! On a loopback address a master is plain unless told otherwise: whoever reaches its port may join. On any
-//! other address it encrypts, and lets in who was invited: its peers join with a word, the
-//! [`JoinString`], which holds the master's address, its key and a secret. [`Security`] says otherwise, and
+//! A master on a loopback address is plain by default: every process that reaches its port may join. A master on any
+//! other address encrypts by default, and admits only peers that were invited. A peer joins with a [`JoinString`],
+//! one word that holds the master's addresses, its key and a secret. [`Security`] overrides the default.
 //! [`Trust::of_directory`] keeps key and invitations across restarts.
 //!
 //! ```
@@ -59,12 +59,12 @@
 //! # }
 //! ```
 //!
-//! With the cargo feature `quic`, `Trust::ephemeral()?.over(Via::Quic)` is a master that is reached over QUIC,
-//! and so are the peers of its run.
+//! With the cargo feature `quic`, `Trust::ephemeral()?.over(Via::Quic)` makes a master that is reached over QUIC; the
+//! lanes between its peers then use QUIC as well.
 //!
-//! A peer proves the secret on its connection, without sending it; from then on its key is a member's, and
-//! is let in by itself. Revoking an invitation ends the membership of all who came by it: the master
-//! closes their connections within a second.
+//! A peer proves on its connection that it has the secret, without sending it. The master then records the peer's key
+//! as a member's, and the key alone is enough for the next connections. Revoking an invitation ends the membership of
+//! all peers that it admitted: the master closes their connections within a second.
 //!
 //! # How it is arranged
 //!
@@ -76,24 +76,25 @@
 //! | file | what it is for |
 //! |---|---|
 //! | `server` | builder, [`MasterServer`], [`StopHandle`] |
-//! | `embed` | a master on a thread of its own |
-//! | `limits` | what a connection may cost |
-//! | `listeners` | listening on several addresses as on one |
-//! | `gate`, `room` | who is let in, and who waits outside |
-//! | `apology` | turning away whom there is no room for |
+//! | `embed` | a master on its own thread |
+//! | `limits` | limits on the time and memory of a connection |
+//! | `listeners` | several listening addresses as one listener |
+//! | `gate`, `room` | admission control for connections that have not said hello |
+//! | `apology` | refusing connections for which there is no room |
 //! | `reception` | accepting connections, and their tasks |
-//! | `visit` | one connection's way through the house |
+//! | `visit` | the stages of one connection |
 //! | `greeting` | the handshake |
-//! | `security` | [`Security`], [`Trust`]: who the master is, and whom it lets in |
-//! | `doorkeeper` | whose proof is good, and who has to go |
-//! | `advertise` | where others reach the master |
+//! | `security` | [`Security`], [`Trust`]: the master's key and its invitations |
+//! | `doorkeeper` | verifying proofs, and disconnecting revoked members |
+//! | `advertise` | the addresses at which others reach the master |
 //! | `connection` | a peer's connection after the handshake |
-//! | `intake` | receiving messages, and what they may cost |
-//! | `granted` | what a connection has been granted so far |
-//! | `outbox` | what waits to be sent to one peer |
-//! | `pulse` | when something last arrived from a peer |
+//! | `intake` | receiving messages within a memory budget |
+//! | `granted` | the permissions of a connection |
+//! | `outbox` | the send queue of one peer |
+//! | `pulse` | the time of the last arrival from a peer |
 //! | `patience` | time limits |
-//! | `desk` | the one loop that owns the machine |
+//! | `desk` | the loop that owns the machine |
+//! | `searches` | background searches for better rings |
 //! | `chronicle`, `seldom` | log lines |
 #![forbid(unsafe_code)]
 

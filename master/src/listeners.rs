@@ -1,4 +1,4 @@
-//! Listening on all addresses of a name, as on one.
+//! Several listening addresses as one listener.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -6,22 +6,22 @@ use std::task::{Context, Poll};
 
 use pccl_core::transport::{Incoming, LaneError, Listener, Security, Transport};
 
-/// How often to draw another port for all addresses, if one of them has the drawn one taken.
+/// How often to draw another port for all addresses, if it is in use on one of them.
 const DRAWS: usize = 16;
 
-/// Where listening failed, and why.
+/// The address on which listening failed, and the error.
 pub(crate) type Failed = (SocketAddr, LaneError);
 
 /// Listeners of one port on several addresses.
 pub(crate) struct Listeners {
     all: Vec<Box<dyn Listener>>,
-    /// Who is asked first, so that no address keeps those of another one waiting.
+    /// The listener that is polled first, so that no address starves another.
     first: usize,
 }
 
 impl Listeners {
-    /// Listens on all of these, on one port if none is said. An address that this machine does not have, beside one
-    /// that it has, is left out: a name often has one of IPv6 where there is no IPv6.
+    /// Listens on all addresses, on the same port if none is given. An address that this machine does not have is
+    /// skipped if it has another one: a host name often has an IPv6 address that does not exist here.
     pub(crate) async fn bind(
         transport: &dyn Transport,
         addresses: &[SocketAddr],
@@ -75,14 +75,14 @@ impl Listeners {
         }
     }
 
-    /// Where it listens.
+    /// The addresses on which it listens.
     pub(crate) fn local_addrs(&self) -> Vec<SocketAddr> {
         let all = self.all.iter();
         all.map(|listener| listener.local_addr()).collect()
     }
 }
 
-/// Whether the machine does not have such an address.
+/// Whether the machine does not have this address.
 fn is_not_here(error: LaneError) -> bool {
     matches!(
         error,
@@ -91,13 +91,13 @@ fn is_not_here(error: LaneError) -> bool {
 }
 
 impl Listener for Listeners {
-    /// That of the first.
+    /// The address of the first listener.
     fn local_addr(&self) -> SocketAddr {
         let first = self.all.first().map(|listener| listener.local_addr());
         first.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)))
     }
 
-    /// One that has ended leaves the others; the last one ends them all.
+    /// If one listener ends, the others continue. The end of the last one ends them all.
     fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, LaneError>> {
         let mut asked = 0;
         while asked < self.all.len() {

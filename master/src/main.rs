@@ -1,4 +1,4 @@
-//! `pccl-master`: the program around the library.
+//! `pccl-master`: the command-line program around the library.
 
 mod addresses;
 mod arguments;
@@ -18,7 +18,7 @@ use pccl_master::{
 use tokio::signal;
 use tracing_subscriber::EnvFilter;
 
-/// Environment variable that says what to log.
+/// Environment variable that sets the log filter.
 const LOG_VARIABLE: &str = "PCCL_LOG";
 
 fn main() -> ExitCode {
@@ -64,7 +64,7 @@ fn start_log() -> Result<(), Failure> {
     Ok(())
 }
 
-/// One thread: no message has to wait for another one to wake up.
+/// Runs everything on one thread, so that no message waits for another thread to wake up.
 fn run(arguments: Serve) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -105,7 +105,7 @@ async fn bind(arguments: &Serve) -> Result<MasterServer, Failure> {
     Ok(builder.bind_all(&arguments.listen.0).await?)
 }
 
-/// Prints the join string, and keeps what invitations have to know.
+/// Prints the join string, and stores the addresses for later invitations.
 fn announce(server: &MasterServer, arguments: &Serve) -> Result<(), Failure> {
     if server.trust().is_none() {
         return Ok(());
@@ -132,7 +132,7 @@ fn announce(server: &MasterServer, arguments: &Serve) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A master whose standard output is closed serves all the same.
+/// If standard output is closed, the master serves nevertheless.
 fn print(join: &JoinString) {
     let mut out = std::io::stdout().lock();
     let written = writeln!(out, "join: {}", *join.to_word()).and_then(|()| out.flush());

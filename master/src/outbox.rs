@@ -1,8 +1,8 @@
-//! What waits to be sent to one peer: a bounded queue of encoded frames, and the loop that writes it.
+//! The send queue of one peer: a bounded queue of encoded frames, and the loop that writes them.
 //!
-//! The desk appends frames and, when it is through with an event, rings once: all that one event says
-//! to one peer goes out in one write. But what a peer is to fetch waits as it is, and its writer encodes
-//! it: those of a large group are hundreds of megabytes, and the desk has no time for them.
+//! The desk appends frames and, when it has processed an event, rings once. So all messages to a peer that follow
+//! from one event go out in one write. But fetch plans are queued unencoded, and the writer encodes them: those of a
+//! large group have hundreds of megabytes, and the desk has no time for them.
 
 #[cfg(test)]
 mod tests;
@@ -18,10 +18,10 @@ use pccl_core::wire::{EncodeError, encode_control};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// A buffer that has grown beyond this is not kept.
+/// A larger buffer is not kept.
 const KEEP_BYTES: usize = 64 * 1024;
 
-/// Most bytes that one line of what a peer is to fetch takes, and that all else in a plan takes.
+/// Maximum number of bytes of one line of a fetch plan, and of the rest of the plan.
 const LINE_BYTES: usize = 24;
 const PLAN_BYTES: usize = 1024;
 
@@ -30,9 +30,9 @@ const PLAN_BYTES: usize = 1024;
 pub(crate) struct Outbox {
     bytes_max: usize,
     waiting: Mutex<Waiting>,
-    /// Something was appended, or the end was announced.
+    /// Notified if a frame was appended, or the end was announced.
     changed: Notify,
-    /// The end was announced.
+    /// Notified if the end was announced.
     closing: Notify,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Outbox {
 struct Waiting {
     /// Comes before `frames`.
     earlier: VecDeque<Part>,
-    /// At most so many bytes.
+    /// Upper bound of its bytes.
     earlier_bytes: usize,
     frames: Vec<u8>,
     /// Bytes that the writer has taken and not yet sent.
@@ -49,7 +49,7 @@ struct Waiting {
     closing: bool,
 }
 
-/// What is sent at a time.
+/// A unit of sending.
 #[derive(Debug)]
 enum Part {
     Frames(Vec<u8>),
@@ -57,7 +57,7 @@ enum Part {
     Long(Box<ToPeer>),
 }
 
-/// Why a message was not appended. The peer has missed something: end its membership.
+/// Why a message was not appended. The peer has missed a message: end its membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PushError {
     #[error("the peer does not read what is sent to it")]
@@ -66,7 +66,7 @@ pub(crate) enum PushError {
     Encode(#[from] EncodeError),
 }
 
-/// What the writer does next.
+/// The next action of the writer.
 enum Next {
     Send(Part),
     Wait,
@@ -83,8 +83,8 @@ impl Outbox {
         }
     }
 
-    /// Appends a message; [`ring`](Self::ring) makes it go out. What comes after an overflow is
-    /// dropped silently, for the stream has a gap; only the reason for the end may still follow.
+    /// Appends a message; [`ring`](Self::ring) sends it. After an overflow, messages are dropped silently, because
+    /// the stream has a gap. Only the reason for the end may still follow.
     pub(crate) fn push(&self, message: &ToPeer) -> Result<(), PushError> {
         let mut waiting = self.lock();
         let last_word = matches!(message, ToPeer::Kicked(_));
@@ -113,7 +113,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Nothing will be appended from here on: the connection ends after what waits.
+    /// No message will be appended from here on. The connection ends after the queued ones.
     pub(crate) fn close(&self) {
         self.lock().closing = true;
     }
@@ -126,8 +126,8 @@ impl Outbox {
         }
     }
 
-    /// Sends what is appended until the end is announced, then closes the direction. From the
-    /// announcement on the rest may take `farewell`.
+    /// Sends the appended messages until the end is announced, and then closes the direction. After the announcement
+    /// the rest may take up to `farewell`.
     pub(crate) async fn write_to(
         &self,
         tx: &mut dyn LaneTx,
@@ -166,7 +166,7 @@ impl Outbox {
         }
     }
 
-    /// Takes all that waits, leaving the empty `spare` in its place.
+    /// Takes all queued frames, and leaves the empty `spare` in their place.
     fn next(&self, spare: &mut Vec<u8>) -> Next {
         spare.clear();
         spare.shrink_to(KEEP_BYTES);
@@ -194,12 +194,12 @@ impl Outbox {
 }
 
 impl Waiting {
-    /// What waits and what is on its way, at most.
+    /// Upper bound of the bytes that are queued or in flight.
     fn bytes(&self) -> usize {
         self.earlier_bytes + self.frames.len() + self.in_flight
     }
 
-    /// What waits comes before whatever is appended from here on.
+    /// Puts the queued frames before all messages that are appended later.
     fn set_aside(&mut self) {
         if !self.frames.is_empty() {
             self.earlier_bytes += self.frames.len();
@@ -218,7 +218,7 @@ impl Part {
     }
 }
 
-/// Most bytes of a message that takes long to encode; `None` for all others.
+/// Maximum number of bytes of a message that takes long to encode. `None` for all others.
 fn bytes_of_long(message: &ToPeer) -> Option<usize> {
     let ToPeer::SharedStatePlan(SyncPlan {
         role: SyncRole::Request { entries, .. },

@@ -1,22 +1,22 @@
-//! Time limits in which the time does not count in which the process stood still.
+//! Time limits that exclude the time in which the process stood still.
 
 use std::time::Duration;
 
 use pccl_core::timers::{PAUSE, prolonged};
 use tokio::time::{Instant, timeout_at};
 
-/// Until when something is waited for. The rule is that of [`pccl_core::timers`]: where the limit is
-/// found to have passed long ago, the process stood still, and gets a pause to read what has arrived.
+/// The deadline of a wait. The rule is that of [`pccl_core::timers`]: if the deadline passed long ago, the process
+/// stood still, and gets a pause to read what has arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience(Instant);
 
 impl Patience {
-    /// Ends so long after this moment.
+    /// Ends this long after the current moment.
     pub(crate) fn of(limit: Duration) -> Self {
         Self(Instant::now() + limit)
     }
 
-    /// Waits for the future; `None`: patience ended before.
+    /// Waits for the future. `None` if the deadline passed first.
     pub(crate) async fn wait<F: Future>(&mut self, future: F) -> Option<F::Output> {
         let mut future = std::pin::pin!(future);
         loop {

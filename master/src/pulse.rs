@@ -1,7 +1,7 @@
-//! When something last arrived from a connection, whether or not anybody has had time to look at it.
+//! The time of the last arrival from a connection, whether or not it was processed.
 //!
-//! The machine counts a peer as silent when none of its messages has been handled for a while. A long
-//! message on a slow link, or a desk with much to do, would look the same; the pulse tells them apart.
+//! The machine counts a peer as silent if it has processed none of its messages for a while. A long message on a slow
+//! link, or a busy desk, would look the same; the pulse tells them apart.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -9,19 +9,19 @@ use std::task::{Context, Poll};
 use pccl_core::transport::{LaneError, LaneRx};
 use tokio::time::Instant;
 
-/// When something last arrived.
+/// The time of the last arrival.
 #[derive(Debug)]
 pub(crate) struct Pulse(Mutex<Heard>);
 
 #[derive(Debug)]
 struct Heard {
     last: Instant,
-    /// The connection is not read, because the master is not ready for more.
+    /// Whether the connection is not read, because the master is not ready for more.
     excused: bool,
 }
 
 impl Pulse {
-    /// Something arrives at this moment.
+    /// Starts with an arrival at this moment.
     pub(crate) fn new() -> Self {
         Self(Mutex::new(Heard {
             last: Instant::now(),
@@ -42,7 +42,7 @@ impl Pulse {
         }
     }
 
-    /// As long as the guard lives the connection waits for the master, and counts as heard.
+    /// While the guard lives, the connection waits for the master, and does not count as silent.
     pub(crate) fn excuse(&self) -> Excused<'_> {
         self.lock().excused = true;
         Excused(self)
@@ -54,7 +54,7 @@ impl Pulse {
     }
 }
 
-/// The master keeps the connection waiting.
+/// Marks that the master keeps the connection waiting.
 pub(crate) struct Excused<'a>(&'a Pulse);
 
 impl Drop for Excused<'_> {
@@ -65,7 +65,7 @@ impl Drop for Excused<'_> {
     }
 }
 
-/// A lane whose every arriving byte is noted.
+/// A lane on which every arrival is noted.
 pub(crate) struct Noted {
     pub(crate) rx: Box<dyn LaneRx>,
     pub(crate) pulse: Arc<Pulse>,

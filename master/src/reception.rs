@@ -16,7 +16,7 @@ use crate::visit::{House, Visit};
 /// Time that the tasks get, beyond their own limits, to end by themselves.
 const SLACK: Duration = Duration::from_millis(100);
 
-/// Accepts connections. Dropping it cuts all of them.
+/// Accepts connections. Dropping it closes all of them.
 pub(crate) struct Reception {
     listener: Box<dyn Listener>,
     gate: Arc<Gate>,
@@ -72,7 +72,7 @@ impl Reception {
         }
     }
 
-    /// A failure of this machine repeats itself until somebody does something about it.
+    /// Rate-limited, because a failure of this machine repeats until somebody fixes it.
     fn log(&self, trouble: LaneError) {
         match self.troubles.another(trouble) {
             Some(times) => tracing::warn!(times, "connections could not be accepted: {trouble}"),
@@ -80,7 +80,7 @@ impl Reception {
         }
     }
 
-    /// The run goes on without newcomers.
+    /// Continues to serve the run, without newcomers.
     async fn serve_on(&mut self) {
         tracing::error!("the listener has ended; nobody can join from here on");
         loop {
@@ -112,7 +112,7 @@ impl Reception {
         Visit { conn, house }
     }
 
-    /// Stops listening and gives the connections their time to end.
+    /// Stops listening, and gives the connections time to end.
     pub(crate) async fn close(self) {
         let Self {
             listener,
@@ -127,7 +127,7 @@ impl Reception {
     }
 }
 
-/// Whether it is what anybody who dials can bring about, and no trouble of this machine.
+/// Whether the error can be caused by everybody who connects, and is not a failure of this machine.
 fn is_of_the_other_end(error: LaneError) -> bool {
     matches!(
         error,

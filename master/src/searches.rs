@@ -1,8 +1,8 @@
-//! Searches for better rings that go on beside the loop, one at a time on a thread that may block: a master has
-//! more to do than to look for rings, and there may be thousands of groups.
+//! Background searches for better rings, one at a time on a thread that may block: a master has other work, and there
+//! may be thousands of groups.
 //!
-//! A search is a value of `core` and is taken up where the immediate answer has left it. It runs in slices, so that
-//! it ends soon after nobody wants to know any more.
+//! A search is a value of `core`, and continues where the immediate answer ended. It runs in slices, so that it ends
+//! soon after it was cancelled.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,13 +14,12 @@ use pccl_core::id::{GroupId, Round};
 use pccl_core::tour::{Quest, Solved};
 use tokio::sync::mpsc;
 
-/// Steps between two looks whether the search is still wanted: some milliseconds.
+/// Number of steps between two checks whether the search was cancelled: some milliseconds.
 const SLICE_STEPS: u64 = 1_000_000;
 
-/// After a slice a search pauses for so many times as long as that took. A low priority is not enough: a thread that
-/// computes slows down what runs on the same core's other hardware thread, whoever wakes up has to preempt it first,
-/// and the scheduler probably puts threads that could run side by side on the other cores together. `bench`'s
-/// `background_search` shows what this buys.
+/// After a slice a search pauses for this many times its duration. A low priority is not enough: a computing thread
+/// slows the other hardware thread of its core, every thread that wakes up has to preempt it first, and the scheduler
+/// probably packs threads onto the other cores. `bench`'s `background_search` measures the effect.
 const PAUSES: u32 = 29;
 
 /// A better ring.
@@ -31,21 +30,21 @@ pub(crate) struct Improved {
     pub(crate) found: Solved,
 }
 
-/// What a thread says.
+/// A message of a search thread.
 #[derive(Debug)]
 enum Word {
     Improved(Improved),
     Ended,
 }
 
-/// What can go on, and what does: one search at a time, the others in the order in which they were asked for.
+/// The searches that can continue, and the running one. The others wait in the order of their requests.
 #[derive(Debug)]
 pub(crate) struct Searches {
-    /// The questions of the newest optimization that were answered, as far as their searches can go on.
+    /// The searches behind the answers of the newest optimization that can be continued.
     kept: BTreeMap<GroupId, (Round, Quest)>,
     waiting: VecDeque<Waiting>,
     going_on: Option<GoingOn>,
-    /// A thread has not ended yet, be its search wanted or not.
+    /// Whether a thread has not ended yet, even if its search was cancelled.
     is_busy: bool,
     sender: mpsc::UnboundedSender<Word>,
     words: mpsc::UnboundedReceiver<Word>,
@@ -60,7 +59,7 @@ struct Waiting {
     quest: Quest,
 }
 
-/// A search on its thread. Dropping this ends it.
+/// A running search. Dropping this ends it.
 #[derive(Debug)]
 struct GoingOn {
     round: Round,
@@ -89,8 +88,8 @@ impl Default for Searches {
 }
 
 impl Searches {
-    /// Keeps the search behind an answer, if it can go on, in the place of those of older optimizations, of which
-    /// nobody asks for any. Answers come from threads, so an older one may come later.
+    /// Stores the search behind an answer, if it can be continued, and drops those of older optimizations, which are
+    /// no longer requested. Answers come from threads, so an older one may arrive later.
     pub(crate) fn keep(&mut self, round: Round, group: GroupId, quest: Option<Quest>) {
         if self.kept.values().any(|(of, _)| *of > round) {
             return;
@@ -102,7 +101,7 @@ impl Searches {
         }
     }
 
-    /// Goes on with the search behind that answer, in its turn.
+    /// Continues the search behind that answer, in its turn.
     pub(crate) fn begin(&mut self, round: Round, group: GroupId, steps: u64) {
         let Some((_, quest)) = self.kept.remove(&group).filter(|(of, _)| *of == round) else {
             return;
@@ -117,7 +116,7 @@ impl Searches {
         self.take_turns();
     }
 
-    /// Begins the next search, if none runs.
+    /// Starts the next search, if none runs.
     fn take_turns(&mut self) {
         if self.is_busy {
             return;
@@ -158,7 +157,7 @@ impl Searches {
         }
     }
 
-    /// Nobody wants to know any more.
+    /// Cancels a search.
     pub(crate) fn end(&mut self, round: Round, group: GroupId) {
         let is_it = |of_round, of| (of_round, of) == (round, group);
         self.waiting
@@ -167,14 +166,13 @@ impl Searches {
             .take_if(|search| is_it(search.round, search.group));
     }
 
-    /// No search of such groups goes on.
+    /// Cancels the searches of such groups.
     fn end_of(&mut self, is_it: impl Fn(GroupId) -> bool) {
         self.waiting.retain(|waiting| !is_it(waiting.group));
         self.going_on.take_if(|search| is_it(search.group));
     }
 
-    /// The next better ring; never returns where there is none. Has to be called inside a tokio runtime.
-    /// Cancel-safe.
+    /// The next better ring. Pending as long as there is none. Must be called in a tokio runtime. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Improved {
         loop {
             match self.words.recv().await {
@@ -191,7 +189,7 @@ impl Searches {
     }
 }
 
-/// Says that a thread has ended, also if it has panicked.
+/// Reports the end of a thread, even if it has panicked.
 struct Over(mpsc::UnboundedSender<Word>);
 
 impl Drop for Over {
@@ -200,7 +198,7 @@ impl Drop for Over {
     }
 }
 
-/// Nobody waits for a search: everything else on its cores goes first.
+/// Lowers the priority of this thread, because nothing waits for a search.
 fn yield_to_others() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, 19) {
@@ -208,8 +206,8 @@ fn yield_to_others() {
     }
 }
 
-/// Takes these steps, or fewer if it is not wanted any more or nothing better can be found, and pauses for so many
-/// times as long.
+/// Takes these steps, or fewer if the search is cancelled or cannot improve. Pauses for `pauses` times the duration
+/// of each slice.
 fn search(
     mut quest: Quest,
     steps: u64,

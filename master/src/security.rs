@@ -1,4 +1,4 @@
-//! Whether a master encrypts, and if so, who it is and whom it lets in.
+//! Whether a master encrypts, its key, and the peers that it admits.
 
 use std::fmt;
 use std::path::Path;
@@ -15,15 +15,15 @@ use crate::error::TrustError;
 /// Whether a master encrypts.
 #[derive(Clone, Debug)]
 pub enum Security {
-    /// It does not: who reaches its port may join the run, and who is on the way may read and change what
-    /// is said.
+    /// The master does not encrypt. Every process that reaches its port may join the run, and everybody on the
+    /// network path may read and change the traffic.
     Plain,
-    /// Every connection is encrypted, both ends prove who they are, and only who was invited comes in.
+    /// All connections are encrypted, both ends prove their keys, and only invited peers are admitted.
     Proven(Trust),
 }
 
-/// Who a master is, and whom it lets in. Clones are the same: invite and revoke with one while the master
-/// runs with the other.
+/// The key of a master and its invitations. Clones share them: use one clone to invite and revoke while the master
+/// runs with another.
 ///
 /// ```
 /// use pccl_master::{MasterServer, Security, Trust};
@@ -42,14 +42,14 @@ pub struct Trust {
 }
 
 impl fmt::Debug for Trust {
-    /// The public key alone.
+    /// Prints only the public key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Trust({})", self.public_key())
     }
 }
 
 impl Trust {
-    /// A master with this key pair, which lets in who these invitations invite.
+    /// A master with this key pair, which admits peers that hold one of these invitations.
     #[must_use]
     pub fn new(key_pair: KeyPair, invitations: Invitations) -> Self {
         Self {
@@ -59,58 +59,59 @@ impl Trust {
         }
     }
 
-    /// How peers speak to the master, as its join strings tell them: all lanes of the run go that way.
+    /// Sets the protocol between peers and master, which the join strings name. All lanes of the run use it.
     /// [`Via::Quic`] needs the cargo feature `quic` of this package. Default: [`Via::Tls`].
     #[must_use]
     pub fn over(self, via: Via) -> Self {
         Self { via, ..self }
     }
 
-    /// How peers speak to the master.
+    /// The protocol between peers and master.
     #[must_use]
     pub fn via(&self) -> Via {
         self.via
     }
 
-    /// Another master each time: its join strings end with the process.
+    /// A fresh key, with invitations in memory. Its join strings become useless when the process ends.
     ///
     /// # Errors
-    /// There is no randomness.
+    /// The operating system gives no randomness.
     pub fn ephemeral() -> Result<Self, TrustError> {
         Ok(Self::new(KeyPair::generate()?, Invitations::in_memory()))
     }
 
-    /// The master whose key and invitations are kept in this directory, which is made where it is missing.
-    /// Other processes may invite and revoke in it while the master runs.
+    /// The key and invitations in this directory, which is created if it is missing. Other processes may invite and
+    /// revoke in it while the master runs.
     ///
     /// # Errors
-    /// The files in it cannot be used.
+    /// The files in the directory cannot be used.
     ///
     /// # Blocking
-    /// For a few reads and writes of files, and up to five seconds where another process holds the
-    /// directory. So does every method that reads or changes invitations.
+    /// For a few reads and writes of files, and up to 5 s if another process holds the directory's lock. The same
+    /// holds for every method that reads or changes invitations.
     pub fn of_directory(directory: impl AsRef<Path>) -> Result<Self, TrustError> {
         let key_pair = KeyPair::load_or_create(&directory)?;
         Ok(Self::new(key_pair, Invitations::open(directory)?))
     }
 
-    /// Who the master is.
+    /// The public key of the master.
     #[must_use]
     pub fn public_key(&self) -> PublicKey {
         self.key_pair.public_key()
     }
 
-    /// The join string of the invitation that lasts until it is revoked, for a master that is reached at
-    /// these one to four addresses. The same one each time, unless it has been revoked.
+    /// The join string of the invitation that lasts until it is revoked, for a master that is reached at these one to
+    /// four addresses. Every call returns the same invitation, unless it has been revoked; then a call makes another
+    /// one.
     ///
     /// # Errors
-    /// The invitations cannot be kept, or there are not one to four addresses.
+    /// The invitation cannot be stored, or the number of addresses is not between one and four.
     pub fn join_string(&self, at: &[Address]) -> Result<JoinString, TrustError> {
         let (_, secret) = self.invitations().lasting(now())?;
         self.word_of(secret, at)
     }
 
-    /// Another invitation, and its join string.
+    /// Makes another invitation and returns its join string.
     ///
     /// # Errors
     /// As [`join_string`](Self::join_string).
@@ -123,16 +124,16 @@ impl Trust {
         Ok((id, self.word_of(secret, at)?))
     }
 
-    /// Ends an invitation, and the membership of all who came by it. A running master lets go of them
-    /// within a second.
+    /// Ends an invitation, and the membership of all peers that it admitted. A running master disconnects them within
+    /// a second.
     ///
     /// # Errors
-    /// There is no such invitation, or the invitations cannot be kept.
+    /// There is no such invitation, or the change cannot be stored.
     pub fn revoke(&self, id: InvitationId) -> Result<Revoked, TrustError> {
         Ok(self.invitations().revoke(id)?)
     }
 
-    /// All invitations that are kept, the oldest first.
+    /// All stored invitations, the oldest first.
     ///
     /// # Errors
     /// The invitations cannot be read.
@@ -151,7 +152,7 @@ impl Trust {
         &self.key_pair
     }
 
-    /// Every change is whole or has not happened, also where the thread that made it has panicked.
+    /// A change is complete or has not happened, even if the thread that made it has panicked.
     pub(crate) fn invitations(&self) -> MutexGuard<'_, Invitations> {
         self.invitations
             .lock()
@@ -159,7 +160,7 @@ impl Trust {
     }
 }
 
-/// Unix seconds.
+/// The current time in Unix seconds.
 pub(crate) fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

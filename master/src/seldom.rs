@@ -1,11 +1,11 @@
-//! Lines of the log that anybody can cause, from several tasks: [`pccl_core::seldom`], shared.
+//! Rate limiting of log lines that remote peers can cause, for several tasks: [`pccl_core::seldom`], shared.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pccl_core::seldom;
 use tokio::time::Instant;
 
-/// Who may write a line, by cause. Clones share it.
+/// Decides which lines to log, by cause. Clones share their state.
 #[derive(Clone, Debug)]
 pub(crate) struct Seldom<Cause>(Arc<Mutex<seldom::Seldom<Cause, Instant>>>);
 
@@ -16,7 +16,7 @@ impl<Cause> Default for Seldom<Cause> {
 }
 
 impl<Cause: Ord> Seldom<Cause> {
-    /// It has happened again; how many times the line in the log is to stand for, if one is due.
+    /// Counts an event. If a line is due, returns the number of events for which it stands.
     pub(crate) fn another(&self, cause: Cause) -> Option<u64> {
         let mut causes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         causes.another(cause, Instant::now())

@@ -1,4 +1,4 @@
-//! A master that listens: how it is configured, bound, run and stopped.
+//! Configuring, binding, running and stopping a master.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,11 +24,12 @@ use crate::reception::Reception;
 use crate::security::{Security, Trust};
 use crate::visit::House;
 
-/// How many messages of all peers may wait for the machine. A connection that finds no room is not
-/// read meanwhile; room is given in the order of asking, so that a flood delays others by one turn.
+/// How many messages of all peers may wait for the machine. While the queue is full, connections are not read
+/// (backpressure). Room is given in the order of requests, so a flood from one peer delays the others by one turn.
 const EVENTS_MAX: usize = 64;
 
-/// Configures a master; [`bind`](Self::bind) or [`spawn`](Self::spawn) makes it.
+/// Configures a master. [`bind`](Self::bind) binds it, and [`spawn`](Self::spawn) binds and runs it on its own
+/// thread.
 #[derive(Clone, Default)]
 pub struct MasterBuilder {
     config: MasterConfig,
@@ -50,9 +51,9 @@ impl std::fmt::Debug for MasterBuilder {
 }
 
 impl MasterBuilder {
-    /// Limits and time limits of the protocol. The ticket key in it is replaced: it comes from the
-    /// seed. A `tags_max` that is less than peers have in flight is raised to
-    /// [`COLLECTIVES_MAX`](pccl_core::wire::COLLECTIVES_MAX).
+    /// Sets the limits and deadlines of the protocol. The ticket key of `config` is replaced by one that is drawn
+    /// from the [`seed`](Self::seed). A `tags_max` below [`COLLECTIVES_MAX`](pccl_core::wire::COLLECTIVES_MAX) is
+    /// raised to it.
     #[must_use]
     pub fn config(mut self, config: MasterConfig) -> Self {
         let peers_take = u32::try_from(COLLECTIVES_MAX).unwrap_or(u32::MAX);
@@ -61,68 +62,73 @@ impl MasterBuilder {
         self
     }
 
-    /// What a connection may cost.
+    /// Sets the limits on the time and memory of a connection.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// What connections come through. It has to have the key pair of [`security`](Self::security), where that
-    /// is not plain, and be what its [`Trust::via`] says. Default: what [`Trust::via`] says, [`Tcp`] where
-    /// nothing is encrypted.
+    /// Sets the transport of all connections. If [`security`](Self::security) is not plain, the transport must have
+    /// the key pair of that [`Trust`], and must speak the protocol of [`Trust::via`]. Default: a transport for
+    /// [`Trust::via`], or plain [`Tcp`] if the master does not encrypt.
     #[must_use]
     pub fn transport(mut self, transport: impl Transport) -> Self {
         self.transport = Some(Arc::new(transport));
         self
     }
 
-    /// Whether the master encrypts, and whom it lets in. Default: on a loopback address it does not;
-    /// elsewhere it does, as [`Trust::ephemeral`], and lets in who has its
-    /// [`join_string`](MasterServer::join_string).
+    /// Sets whether the master encrypts, and which peers it admits. Default: plain on a loopback address; on any
+    /// other address [`Trust::ephemeral`], which admits peers that have its
+    /// [`join_string`](MasterServer::join_string). If a [`transport`](Self::transport) was set, an address other than
+    /// loopback has no default.
     ///
-    /// A plain master beyond loopback is open to whoever reaches it; a line of the log says so.
+    /// A plain master on an address other than loopback lets every process that reaches it join. It logs a warning.
     #[must_use]
     pub fn security(mut self, security: Security) -> Self {
         self.security = Some(security);
         self
     }
 
-    /// Where all randomness comes from. The master's decisions are then the same for the same inputs,
-    /// and whoever knows the seed knows every ticket. Without a seed the operating system is asked.
+    /// Sets the seed of all randomness. With the same seed and the same inputs the master makes the same decisions.
+    /// The seed is a secret: with it, all tickets of the run can be computed. Default: the operating system's
+    /// randomness.
     #[must_use]
     pub fn seed(mut self, seed: [u8; 32]) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Records everything that the machine hears and says into a file of this directory, which is made
-    /// where it is missing. Without it the environment variable `PCCL_RECORD` says where, and where
-    /// that is unset nothing is recorded. `cargo run -p verification -- --conform DIR` replays the
-    /// file.
+    /// Records all inputs and outputs of the state machine to a file in this directory, and creates the directory if
+    /// it is missing. Default: the directory in the environment variable `PCCL_RECORD`; if it is not set, nothing is
+    /// recorded. `cargo run -p verification -- --conform DIR` replays the file.
     ///
-    /// The file holds the key that mints the run's tickets: it is as secret as the run. Where it cannot
-    /// be written a log line says so, and the run goes on.
+    /// The file holds the key that mints the run's tickets, so it is as secret as the run. If the file cannot be
+    /// written, the master logs that and continues.
     #[must_use]
     pub fn record(mut self, directory: impl Into<PathBuf>) -> Self {
         self.record = Some(directory.into());
         self
     }
 
-    /// Takes the address and listens; port zero: any free port. Connections are served once
-    /// [`MasterServer::run`] runs, and wait until then.
+    /// Listens on `address`. Port 0 chooses a free port. Connections wait until [`MasterServer::run`] is polled.
     ///
     /// # Errors
-    /// The address cannot be used, there is no randomness, or what is to be encrypted cannot be.
+    /// [`ServeError::Listen`] if the address cannot be used; [`ServeError::SecurityUnsaid`],
+    /// [`ServeError::CannotEncrypt`], [`ServeError::CannotBePlain`], [`ServeError::WrongTransport`] or
+    /// [`ServeError::NoSuchTransport`] if transport and security do not fit; [`ServeError::Trust`] or
+    /// [`ServeError::Randomness`] if the operating system gives no randomness.
     pub async fn bind(self, address: SocketAddr) -> Result<MasterServer, ServeError> {
         self.bind_all(&[address]).await
     }
 
-    /// As [`bind`](Self::bind), on all of these addresses: those of a name, say. With port zero all get one free port.
-    /// Those that this machine does not have are left out, beside others that it has.
+    /// As [`bind`](Self::bind), on several addresses, for example all addresses of a host name. With port 0, all of
+    /// them get the same free port. Addresses that this machine does not have are skipped if it has at least one of
+    /// the others.
     ///
     /// # Errors
-    /// As [`bind`](Self::bind). None of the addresses can be used, or there are none; or one is taken.
+    /// As [`bind`](Self::bind). [`ServeError::NoAddress`] if `addresses` is empty; [`ServeError::Listen`] if this
+    /// machine has none of them, or one of them is in use.
     pub async fn bind_all(self, addresses: &[SocketAddr]) -> Result<MasterServer, ServeError> {
         let security = self.security_on(addresses)?;
         let mut config = self.config;
@@ -196,7 +202,7 @@ fn transport_of(trust: Option<&Trust>) -> Result<Arc<dyn Transport>, ServeError>
     }
 }
 
-/// A join string that asks for something else than the master speaks would let nobody in.
+/// Checks that the join strings name the protocol of the transport. Otherwise nobody could join.
 fn check_protocol(asked: Via, transport: &dyn Transport) -> Result<(), ServeError> {
     match (asked, transport.protocol()) {
         (_, Some(Protocol::Plain)) => Err(ServeError::CannotEncrypt),
@@ -222,7 +228,7 @@ fn ticket_key(seed: Option<[u8; 32]>) -> Result<[u8; 16], ServeError> {
     Ok(random.random())
 }
 
-/// A master that listens and is ready to [`run`](Self::run).
+/// A master that is bound and ready to [`run`](Self::run).
 pub struct MasterServer {
     listener: Box<dyn Listener>,
     local_addrs: Vec<SocketAddr>,
@@ -242,41 +248,43 @@ impl std::fmt::Debug for MasterServer {
 }
 
 impl MasterServer {
-    /// A master over TCP with default limits, plain on a loopback address and encrypted elsewhere. Port zero: any free port.
+    /// Binds a master over TCP with default limits. It is plain on a loopback address and encrypts on any other. Port
+    /// 0 chooses a free port.
     ///
     /// # Errors
-    /// The address cannot be used, or there is no randomness.
+    /// As [`MasterBuilder::bind`].
     pub async fn bind(address: SocketAddr) -> Result<Self, ServeError> {
         Self::builder().bind(address).await
     }
 
-    /// A master with other limits, another transport or a seed.
+    /// A builder, to set limits, security, a transport or a seed.
     #[must_use]
     pub fn builder() -> MasterBuilder {
         MasterBuilder::default()
     }
 
-    /// Where peers connect: the address with the port that was taken, the first one of several.
+    /// The address, with its port, to which peers connect. If there are several, the first one.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.listener.local_addr()
     }
 
-    /// All addresses where peers connect.
+    /// All addresses to which peers connect.
     #[must_use]
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.local_addrs
     }
 
-    /// Where others reach the master, as far as this machine knows: as [`reachable_at`], of all addresses on which it
-    /// listens, four at most.
+    /// The addresses at which others reach the master, as far as this machine knows: [`reachable_at`] of each
+    /// listening address, at most four.
     #[must_use]
     pub fn reachable_at(&self) -> Vec<Address> {
         reachable_at_any(&self.local_addrs)
     }
 
-    /// What a peer needs to join, for a master that is reached at these one to four addresses; of none,
-    /// at those of [`reachable_at`]. `None`: the master is plain, and peers need its address alone.
+    /// The join string for a master that is reached at the addresses `at`, one to four. If `at` is empty, the
+    /// addresses of [`reachable_at`](Self::reachable_at) are used. `None` if the master is plain: its peers need only
+    /// its address.
     ///
     /// # Errors
     /// As [`Trust::join_string`].
@@ -287,22 +295,22 @@ impl MasterServer {
         join_string(self.trust.as_ref(), at, &self.local_addrs)
     }
 
-    /// Who the master is, and whom it lets in. `None`: the master is plain.
+    /// The master's key and invitations. `None` if the master is plain.
     #[must_use]
     pub fn trust(&self) -> Option<&Trust> {
         self.trust.as_ref()
     }
 
-    /// Stops the master from elsewhere.
+    /// A handle that stops the master from another task or thread.
     #[must_use]
     pub fn handle(&self) -> StopHandle {
         self.stop.clone()
     }
 
-    /// Serves until [`StopHandle::stop`]; then tells every peer and ends within
-    /// [`Limits::farewell`]. Needs a tokio runtime with I/O and time, of either flavour.
+    /// Serves until [`StopHandle::stop`] is called. Then it tells all peers, and returns within [`Limits::farewell`].
+    /// Needs a tokio runtime of either flavour, with I/O and time enabled.
     ///
-    /// Dropping the future cuts all connections at once; peers then see their master lost.
+    /// Dropping the future closes all connections at once. The peers then get `MasterLost`.
     pub async fn run(self) {
         let (events, queue) = mpsc::channel::<Event>(EVENTS_MAX);
         let desk = Desk::new(self.config, queue, self.record.as_deref());
@@ -332,7 +340,7 @@ pub(crate) fn join_string(
     join.map(Some)
 }
 
-/// As [`reachable_at`], of a master that listens on all of these; no more than a join string holds.
+/// [`reachable_at`] of all these listening addresses, at most as many as a join string holds.
 fn reachable_at_any(listening: &[SocketAddr]) -> Vec<Address> {
     let mut all: Vec<Address> = Vec::new();
     for address in listening.iter().copied().flat_map(reachable_at) {
@@ -343,7 +351,7 @@ fn reachable_at_any(listening: &[SocketAddr]) -> Vec<Address> {
     all
 }
 
-/// Stops a master. Clones stop the same one.
+/// Stops a master. Clones stop the same master.
 #[derive(Clone, Debug)]
 pub struct StopHandle {
     told: Arc<watch::Sender<bool>>,
@@ -356,13 +364,12 @@ impl StopHandle {
         }
     }
 
-    /// Tells the master to take leave of its peers and to end. Returns at once; calling it again
-    /// changes nothing.
+    /// Tells the master to take leave of its peers and to end. Returns at once. Further calls have no effect.
     pub fn stop(&self) {
         self.told.send_replace(true);
     }
 
-    /// Waits for somebody to have called [`stop`](Self::stop).
+    /// Waits until [`stop`](Self::stop) has been called.
     pub(crate) async fn stopped(&self) {
         // The sender lives as long as `self`, so this cannot fail.
         self.told.subscribe().wait_for(|told| *told).await.ok();

@@ -1,5 +1,5 @@
-//! Limits and deadlines that hardly any run has to change, as options of the command line. What each of them does is told
-//! in docs/limits.md.
+//! Command-line options for limits and deadlines that hardly any run has to change. docs/limits.md describes their
+//! effects.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use pccl_master::{Limits, MasterConfig};
 
 use crate::arguments::{at_least_one, seconds};
 
-/// Of what the master decides.
+/// Limits of the run.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Tuning of the run")]
 pub(crate) struct RunTuning {
-    /// Collectives of a peer in flight, at least 1000
+    /// Maximum number of collectives of a peer in flight, at least 1000
     #[arg(long, value_name = "TAGS", default_value_t = MasterConfig::default().tags_max,
           value_parser = clap::value_parser!(u32).range(1000..))]
     pub(crate) max_tags: u32,
 
-    /// Entries of a shared state; peers offer at most 16384
+    /// Maximum number of entries of a shared state; peers offer at most 16384
     #[arg(long, value_name = "ENTRIES", default_value_t = MasterConfig::default().entries_max.0,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_entries: u32,
@@ -27,30 +27,30 @@ pub(crate) struct RunTuning {
     #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = seconds)]
     pub(crate) wiring: Duration,
 
-    /// Seconds before a failed attempt to connect a ring is repeated; doubles with each attempt
+    /// Seconds before a failed attempt to connect a ring is repeated; doubles with each failed attempt
     #[arg(long, value_name = "SECONDS", default_value = "0.02", value_parser = seconds)]
     pub(crate) wiring_retry: Duration,
 
-    /// Failed attempts in a row after which a peer is evicted, if no ring avoids the pairs that failed
+    /// Failed attempts in a row after which a peer is evicted, if every ring contains a pair that failed
     #[arg(long, value_name = "ATTEMPTS", default_value_t = MasterConfig::default().wiring_attempts_max,
           value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) wiring_attempts: u8,
 
-    /// Failed transfers of the shared state, with every holder, after which a peer is evicted
+    /// Failed transfers of the shared state after which a peer is evicted, if every holder was tried
     #[arg(long, value_name = "ATTEMPTS", default_value_t = MasterConfig::default().transfer_attempts_max,
           value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) transfer_attempts: u8,
 
-    /// Most holders that a peer fetches the shared state from at a time
+    /// Maximum number of holders from which a peer fetches the shared state at the same time
     #[arg(long, value_name = "HOLDERS", default_value_t = MasterConfig::default().transfer_holders_max,
           value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) transfer_holders: u8,
 
-    /// Bytes that a peer has to fetch for each holder that it is given
+    /// Bytes that a peer must lack for each holder from which it fetches
     #[arg(long, value_name = "BYTES", default_value_t = MasterConfig::default().transfer_share_min)]
     pub(crate) transfer_share: u64,
 
-    /// Seconds that the measurements of one rotation may take
+    /// Seconds that one rotation of measurements may take
     #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds)]
     pub(crate) probe: Duration,
 
@@ -58,24 +58,24 @@ pub(crate) struct RunTuning {
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
     pub(crate) measurements: Duration,
 
-    /// Steps of the search for a better ring beside the run; 0: there is none
+    /// Maximum number of steps of the background search for a better ring; 0: no search
     #[arg(long, value_name = "STEPS", default_value_t = MasterConfig::default().search_steps)]
     pub(crate) search_steps: u64,
 
-    /// Largest group of which all paths are measured
+    /// Largest group in which all paths are measured
     #[arg(long, value_name = "PEERS", default_value_t = MasterConfig::default().probe_all_max)]
     pub(crate) probe_all: u16,
 
-    /// Percent of the time of a reduce that another ring has to save to be adopted
+    /// Percentage of the time of a reduce that another ring must save to be adopted
     #[arg(long, value_name = "PERCENT", default_value_t = MasterConfig::default().rewiring_gain,
           value_parser = clap::value_parser!(u8).range(..=100))]
     pub(crate) rewiring_gain: u8,
 
-    /// Size of that reduce, in bytes
+    /// Size in bytes of the reduce for --rewiring-gain
     #[arg(long, value_name = "BYTES", default_value_t = MasterConfig::default().reduce_bytes)]
     pub(crate) reduce_bytes: u64,
 
-    /// Smallest group of one machine that sends small buffers in rounds
+    /// Smallest group within one machine that sends small buffers in rounds
     #[arg(long, value_name = "PEERS", default_value_t = MasterConfig::default().rounds_from)]
     pub(crate) rounds_from: u16,
 }
@@ -86,15 +86,15 @@ impl RunTuning {
     }
 }
 
-/// Of connections to the master.
+/// Limits of connections to the master.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Tuning of connections")]
 pub(crate) struct ConnectionTuning {
-    /// Seconds that a connection may be silent before it has introduced itself, while others wait
+    /// Seconds that a connection may be silent before the end of its handshake while others wait
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     pub(crate) grace: Duration,
 
-    /// Most connections that wait for their turn
+    /// Maximum number of connections that wait to be accepted
     #[arg(long, value_name = "CONNECTIONS", default_value_t = Limits::default().waiting_max,
           value_parser = at_least_one)]
     pub(crate) max_waiting: usize,
@@ -108,12 +108,12 @@ pub(crate) struct ConnectionTuning {
     #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
     pub(crate) waiting: Duration,
 
-    /// Bytes of messages of more than 64 KiB that are being received, of all peers together
+    /// Maximum number of bytes of messages of more than 64 KiB that are being received, over all peers
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().long_messages_bytes_max,
           value_parser = at_least_one)]
     pub(crate) max_long_messages_bytes: usize,
 
-    /// Bytes that may wait to be sent to a peer before it is evicted
+    /// Maximum number of bytes that wait to be sent to a peer; a peer beyond it is evicted
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().outbox_bytes_max,
           value_parser = at_least_one)]
     pub(crate) max_outbox_bytes: usize,

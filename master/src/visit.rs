@@ -1,4 +1,4 @@
-//! One connection's way through the house: the line outside, the greeting, the life as a peer.
+//! The stages of one connection: the queue, the handshake, and the membership.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::security::Trust;
 use crate::seldom::Seldom;
 use crate::server::StopHandle;
 
-/// What all connections of a master share. Clones are the same.
+/// The state that all connections of a master share. Clones are the same.
 #[derive(Clone)]
 pub(crate) struct House {
     pub(crate) limits: Limits,
     pub(crate) apologies: Apologies,
     pub(crate) stop: StopHandle,
-    /// `None`: everybody may come in.
+    /// `None`: everybody is admitted.
     pub(crate) door: Option<Arc<Doorkeeper>>,
     budget: Budget,
     desk: mpsc::Sender<Event>,
@@ -50,7 +50,7 @@ impl House {
         }
     }
 
-    /// A line of the log for what concerns the operator, as often as it bears it.
+    /// A rate-limited log line for errors that concern the operator.
     fn log(&self, from: SocketAddr, error: &GreetError) {
         let due = error.concern().and_then(|why| self.refused.another(why));
         match due {
@@ -70,7 +70,7 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
-    /// Serves the connection to its end. A master that stops takes leave of its peers only.
+    /// Serves the connection to its end. A stopping master says goodbye to its peers only.
     pub(crate) async fn run(self, incoming: Incoming, turn: Turn) {
         tracing::debug!(conn = self.conn.0, from = %incoming.from, "connected");
         let greeted = tokio::select! {
@@ -85,7 +85,7 @@ impl Visit {
         }
     }
 
-    /// `None`: it was not welcome, and has been told so.
+    /// `None`: the connection was refused, and has been told so.
     async fn welcome(&self, incoming: Incoming, turn: Turn) -> Option<Greeted> {
         match turn.comes().await {
             Ok(permit) => Box::pin(self.greet(incoming, permit)).await,
@@ -128,7 +128,7 @@ impl Visit {
     }
 }
 
-/// The same lane, whose arriving bytes the gate hears of.
+/// The same lane, whose arrivals are reported to the gate.
 fn noted(lane: Lane, permit: &Permit) -> Lane {
     Lane {
         rx: Box::new(Noted {

@@ -1,10 +1,10 @@
-//! Noticing that nobody is there any more.
+//! Detecting that no process is at the other end any more.
 //!
-//! Where a process has died the system answers in its place: TCP gets a reset, and UDP an ICMP message that
-//! only a connected socket hears of. QUIC heeds no such message, because anybody could have sent it, and ends
-//! a connection for its silence, seconds later. So where packets leave and none comes back, this end asks from
-//! a connected socket; where it is told that nobody listens there, and the other end does not answer on the
-//! connection either, the connection is over.
+//! If a process has died, its host answers in its place: TCP gets a reset, and UDP an ICMP error, which only a
+//! connected socket receives. QUIC ignores such errors, because anybody could send them, and ends a connection for
+//! silence seconds later. So if packets leave and none comes back, this end sends a packet from a connected socket.
+//! If the host answers that no process listens there, and the other end does not answer on the connection either, the
+//! connection is closed.
 
 use std::convert::Infallible;
 use std::io::{Error, ErrorKind};
@@ -21,14 +21,14 @@ use crate::error::of_socket;
 use crate::shared::SharedConnection;
 use crate::socket::bind_towards;
 
-/// How often a connection is looked at, and how long an answer of the system is waited for.
+/// How often a connection is checked, and how long to wait for the answer of the host.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How long the other end may take to show that it is there after all, beyond three round trips.
+/// How long the other end may take to show that it lives after all, in addition to three round trips.
 const ANSWER: Duration = Duration::from_millis(50);
 
-/// Waits for word that nobody is there. A packet that means nothing is enough to ask. Where no word comes it
-/// waits for ever.
+/// Waits until the host at `at` reports that no process listens there. It sends one meaningless packet as a question.
+/// If no such report comes, it waits forever.
 pub(crate) async fn absence(at: SocketAddr) -> LaneError {
     match ask(at).await {
         Ok(never) => match never {},
@@ -46,7 +46,7 @@ async fn ask(at: SocketAddr) -> Result<Infallible, Error> {
     }
 }
 
-/// Ends the connection once nobody is at its other end.
+/// Closes the connection once no process is at its other end.
 pub(crate) async fn watch(shared: Weak<SharedConnection>) {
     let mut before = Traffic::default();
     loop {
@@ -66,7 +66,7 @@ pub(crate) async fn watch(shared: Weak<SharedConnection>) {
     }
 }
 
-/// Datagrams of a connection.
+/// Numbers of datagrams of a connection.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Traffic {
     sent: u64,
@@ -83,7 +83,7 @@ impl Traffic {
     }
 }
 
-/// The system says that nobody listens, and nothing is heard on the connection.
+/// Whether the host reports that no process listens, and nothing arrives on the connection.
 pub(crate) async fn is_absent(shared: &Arc<SharedConnection>) -> bool {
     let before = Traffic::of(shared).received;
     if timeout(LOOK, absence(shared.from)).await != Ok(LaneError::Refused) {

@@ -1,4 +1,4 @@
-//! How fast a connection sends.
+//! The congestion control of a connection.
 
 use std::error::Error;
 use std::fmt;
@@ -7,21 +7,21 @@ use std::sync::Arc;
 
 use quinn::congestion::{BbrConfig, ControllerFactory, CubicConfig};
 
-/// What decides how much of a connection is in flight.
+/// The congestion control, which limits how much of a connection is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Congestion {
-    /// CUBIC (RFC 9438): a lost packet is taken for a full queue, so the path is shared fairly with TCP. On a
-    /// long path that loses packets for other reasons a connection is slow.
+    /// CUBIC (RFC 9438): takes a lost packet for a full queue, so it shares a path fairly with TCP. On a long path
+    /// that loses packets for other reasons it is slow.
     #[default]
     Cubic,
-    /// BBR (version 1, which quinn calls experimental): sends at the rate that the path was measured to
-    /// deliver, whatever gets lost. Others on the path may get less than their share.
+    /// BBR (version 1, which quinn calls experimental): sends at the measured delivery rate of the path, whatever is
+    /// lost. Other traffic on the path may get less than its share.
     Bbr,
 }
 
 impl Congestion {
-    /// With so many bytes in flight at the start, or as many as usual.
+    /// The controller, with this many bytes in flight at the start, or with its default.
     pub(crate) fn controller(
         self,
         initial: Option<u64>,
@@ -45,7 +45,7 @@ impl Congestion {
     }
 }
 
-/// There is no congestion control of this name.
+/// No congestion control has this name. Use `cubic` or `bbr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownCongestion;
 

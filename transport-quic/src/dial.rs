@@ -1,4 +1,4 @@
-//! Making a connection: from a socket of its own, within a time that the caller limits.
+//! Making a connection on its own socket. The caller limits the time.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::settings::Settings;
 use crate::shared::SharedConnection;
 use crate::socket::bind_towards;
 
-/// A connection to who is expected there.
+/// Connects to the peer with the expected identity.
 pub(crate) async fn dial(
     to: SocketAddr,
     expect: Identity,
@@ -26,7 +26,7 @@ pub(crate) async fn dial(
     dial_along(Locality::towards(to), to, expect, settings, configs).await
 }
 
-/// As `dial`, with what fits such a path.
+/// As `dial`, with the settings for this kind of path.
 pub(crate) async fn dial_along(
     locality: Locality,
     to: SocketAddr,

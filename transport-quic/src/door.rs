@@ -1,5 +1,5 @@
-//! Connections of those who dial: their handshakes, side by side and bounded in number and in time,
-//! because anybody can begin one, and then their lanes.
+//! Incoming connections: their handshakes, which run concurrently and are limited in number and time, because
+//! everybody can start one, and then their lanes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,39 +18,39 @@ use crate::lane::split;
 use crate::locality::Locality;
 use crate::shared::SharedConnection;
 
-/// How long it may take from the first packet to the first lane.
+/// How long a connection may take from its first packet to its first lane.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
-/// Connections at a time that have no lane yet. Of more the oldest of the address with the most gives way.
+/// Maximum number of connections without a lane. Beyond it, the oldest one of the address with the most is dropped.
 pub(crate) const HANDSHAKES_MAX: usize = 256;
 
-/// With so many under way, who comes has to show first that it is where it says it is.
+/// If at least this many handshakes run, a new connection first has to validate its address.
 pub(crate) const HANDSHAKES_UNASKED: usize = 32;
 
-/// Connections at a time. More are refused.
+/// Maximum number of connections. Further ones are refused.
 const CONNECTIONS_MAX: usize = 4096;
 
-/// How long a connection that has lost its last lane waits for another.
+/// How long a connection without lanes is kept open for another lane.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Lanes that wait to be accepted, for all connections; beyond, each connection has one more.
+/// Maximum number of lanes that wait to be accepted, over all connections. Beyond it, each connection holds one more.
 pub(crate) const LANES_WAITING: usize = 256;
 
-/// Where lanes go, or what went wrong with a connection.
+/// Receives the lanes, and the errors of connections.
 pub(crate) type LaneSender = Sender<Result<Incoming, LaneError>>;
 
-/// What is the same for all connections.
+/// The state that all connections share.
 #[derive(Clone)]
 pub(crate) struct Host {
     pub(crate) own: Identity,
-    /// Bytes under way of a lane.
+    /// Maximum number of bytes in flight of a lane.
     pub(crate) window: u32,
-    /// For those who come from this machine.
+    /// The configuration for connections from this machine.
     pub(crate) within: Arc<ServerConfig>,
     pub(crate) lanes: LaneSender,
 }
 
-/// Takes in who comes, until the listener is gone; then refuses who comes, as long as lanes of it live.
+/// Accepts connections until the listener is dropped. Then it refuses new ones, as long as accepted lanes live.
 pub(crate) async fn keep(endpoint: Endpoint, host: Host) {
     let mut shaking = Crowd::new(HANDSHAKES_MAX);
     loop {
@@ -128,7 +128,7 @@ async fn shake_hands(connecting: Connecting, host: Host) {
     }
 }
 
-/// A connection with its first lane. Any key will do: who is welcome is decided above.
+/// A connection with its first lane. It accepts any key: the caller decides who is admitted.
 async fn receive(
     connecting: Connecting,
     host: &Host,
@@ -140,8 +140,8 @@ async fn receive(
     Ok((shared, tx, rx))
 }
 
-/// Hands on the lanes of a connection, as long as it is used. What is opened after the listener is gone
-/// ends at once.
+/// Hands over the lanes of a connection as long as it is used. Lanes that are opened after the listener was dropped
+/// end at once.
 async fn serve(
     shared: Arc<SharedConnection>,
     mut tx: SendStream,

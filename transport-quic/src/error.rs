@@ -1,11 +1,11 @@
-//! What failures of sockets, connections and streams mean for a lane.
+//! Mapping of failures of sockets, connections and streams to lane errors.
 
 use std::io::{Error, ErrorKind};
 
 use pccl_core::transport::LaneError;
 use quinn::{ConnectError, ConnectionError, ReadError, TransportErrorCode, WriteError};
 
-/// Translates an error of a socket call.
+/// The lane error for an error of a socket call.
 pub(crate) fn of_socket(error: &Error) -> LaneError {
     match error.kind() {
         ErrorKind::ConnectionRefused => LaneError::Refused,
@@ -21,7 +21,7 @@ pub(crate) fn of_socket(error: &Error) -> LaneError {
     }
 }
 
-/// Why a connection was not even begun.
+/// The lane error if a connection could not be started.
 pub(crate) fn of_connecting(error: &ConnectError) -> LaneError {
     match error {
         ConnectError::InvalidRemoteAddress(_) => LaneError::Unreachable,
@@ -33,7 +33,7 @@ pub(crate) fn of_connecting(error: &ConnectError) -> LaneError {
     }
 }
 
-/// Why a connection was not made, or has ended.
+/// The lane error if a connection was not established, or has ended.
 pub(crate) fn of_connection(error: &ConnectionError) -> LaneError {
     match error {
         ConnectionError::TimedOut => LaneError::TimedOut,
@@ -46,7 +46,7 @@ pub(crate) fn of_connection(error: &ConnectionError) -> LaneError {
 }
 
 fn of_code(code: TransportErrorCode) -> LaneError {
-    /// Where the alerts of TLS begin and end among the codes (RFC 9001, section 4.8).
+    /// The range of TLS alerts among the error codes (RFC 9001, section 4.8).
     const ALERTS: std::ops::Range<u64> = 0x100..0x200;
     match code {
         TransportErrorCode::NO_ERROR => LaneError::Closed,
@@ -57,7 +57,7 @@ fn of_code(code: TransportErrorCode) -> LaneError {
     }
 }
 
-/// Why nothing can be sent. The connection's own error is for the caller to judge.
+/// The lane error if sending failed. `Err` has the error of the connection, which the caller maps.
 pub(crate) fn of_writing(error: WriteError) -> Result<LaneError, ConnectionError> {
     match error {
         WriteError::ConnectionLost(error) => Err(error),
@@ -68,7 +68,7 @@ pub(crate) fn of_writing(error: WriteError) -> Result<LaneError, ConnectionError
     }
 }
 
-/// Why nothing can be received. The connection's own error is for the caller to judge.
+/// The lane error if receiving failed. `Err` has the error of the connection, which the caller maps.
 pub(crate) fn of_reading(error: ReadError) -> Result<LaneError, ConnectionError> {
     match error {
         ReadError::ConnectionLost(error) => Err(error),

@@ -1,4 +1,4 @@
-//! A UDP socket as quinn sees it, with room for the largest datagrams at little memory.
+//! A UDP socket for quinn, with room for the largest datagrams at little memory.
 
 use std::fmt;
 use std::io::{Error, IoSliceMut};
@@ -12,7 +12,7 @@ use quinn::{
     AsyncUdpSocket, Endpoint, EndpointConfig, Runtime, ServerConfig, TokioRuntime, UdpPoller,
 };
 
-/// An endpoint on this socket. Must be called within a tokio runtime.
+/// An endpoint on this socket. Must be called in a tokio runtime.
 pub(crate) fn endpoint(
     config: EndpointConfig,
     server: Option<ServerConfig>,
@@ -22,9 +22,9 @@ pub(crate) fn endpoint(
     Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(TokioRuntime))
 }
 
-/// quinn makes room for as many of the largest datagrams as the system may hand over in one piece: 64 of
-/// 64 KiB, 32 times over. But no piece is larger than 64 KiB, of however many datagrams it is, and the
-/// largest datagram is as large (`Settings::endpoint`).
+/// Limits the receive buffer of quinn. quinn allocates for as many of the largest datagrams as the system may deliver
+/// in one batch: 64 of 64 KiB, 32 times. But a batch has at most 64 KiB, whatever number of datagrams is in it, and
+/// the largest datagram is as large (`Settings::endpoint`).
 struct Intake(Arc<dyn AsyncUdpSocket>);
 
 impl AsyncUdpSocket for Intake {

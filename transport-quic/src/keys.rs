@@ -8,13 +8,13 @@ use pccl_core::transport::LaneError;
 use pccl_trust::{KeyPair, client_config, server_config};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 
-/// A key pair, with what is made of it when it is first needed. Clones share it. Default: the process's own.
+/// A key pair, with the configurations that are made of it on first use. Clones share it. Default: the process's own.
 #[derive(Clone, Default)]
 pub(crate) struct Keys(Arc<Once>);
 
 type Once = OnceLock<Result<Configs, LaneError>>;
 
-/// What is made of a key pair once, for all connections.
+/// The configurations of a key pair, made once for all connections.
 #[derive(Clone)]
 pub(crate) struct Configs {
     pub(crate) own: Identity,
@@ -23,12 +23,12 @@ pub(crate) struct Configs {
 }
 
 impl Keys {
-    /// Those of a given key pair.
+    /// Uses this key pair.
     pub(crate) fn of(pair: &KeyPair) -> Self {
         Self::from(OnceLock::from(Configs::new(pair)))
     }
 
-    /// The configurations that hold it.
+    /// The configurations for the key pair.
     pub(crate) fn configs(&self) -> Result<&Configs, LaneError> {
         let configs = self.0.get_or_init(|| {
             let pair = KeyPair::of_process().map_err(|error| {

@@ -12,8 +12,8 @@ use crate::error::{of_reading, of_writing};
 use crate::patience::give_up_after;
 use crate::shared::{LaneSlot, SharedConnection};
 
-/// Bytes that are taken in one call: each part of them is copied into memory of its own, which is freed
-/// when all of it has arrived.
+/// Maximum number of bytes that one call takes. Each part of them is copied into its own memory, which is freed when
+/// all of it has arrived.
 const TAKEN_AT_ONCE: usize = 256 << 10;
 
 /// Makes a lane of a stream.
@@ -29,13 +29,13 @@ pub(crate) fn split(shared: &Arc<SharedConnection>, tx: SendStream, rx: RecvStre
     Lane::new(Box::new(tx), Box::new(rx)).with_proof(Some(shared.proven))
 }
 
-/// Everything that was sent has arrived, or it never will.
+/// Resolves when all sent bytes have arrived, or when they cannot arrive any more.
 type Arrival = Pin<Box<dyn Future<Output = Result<Option<VarInt>, StoppedError>> + Send>>;
 
 struct QuicTx {
     stream: SendStream,
     slot: Arc<LaneSlot>,
-    /// The direction has ended.
+    /// Set once the direction was finished.
     closing: Option<Arrival>,
     has_arrived: bool,
 }
@@ -109,7 +109,8 @@ impl LaneTx for QuicTx {
 }
 
 impl Drop for QuicTx {
-    /// A connection that nobody holds ends at once, with all that has not arrived.
+    /// Keeps the connection until all sent bytes have arrived: a connection without handles ends at once, and loses
+    /// them.
     fn drop(&mut self) {
         let shared = &self.slot.shared;
         if self.has_arrived || shared.connection.close_reason().is_some() {

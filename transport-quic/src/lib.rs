@@ -1,4 +1,4 @@
-//! Lanes over QUIC: a lane is a bidirectional stream, and lanes to one peer share connections.
+//! Lanes over QUIC: each lane is a bidirectional stream, and the lanes to one peer share connections.
 //!
 //! ```no_run
 //! # use std::time::Duration;
@@ -13,42 +13,42 @@
 //! # }
 //! ```
 //!
-//! # What a lane over QUIC promises beyond the port
+//! # Guarantees beyond those of the port
 //!
-//! * It is always encrypted, and both ends have always proved who they are.
-//! * A lane is silent until something is sent on it: the listener sees it then.
-//! * Lanes of one connection share its congestion window, but a packet that is lost holds up one lane
-//!   alone, and so does a reader that stands still.
-//! * The channel binding belongs to a connection, so lanes that share one have the same.
-//! * A host that dies without a word is noticed after [`Quic::idle_timeout`], which ends all its lanes with
-//!   [`LaneError::TimedOut`]. A process that is killed is noticed within half a second of the next packet to
-//!   it, with [`LaneError::Reset`], where the system of its host says that nobody listens there; where it is
-//!   not heard (firewalls, network address translation), as a host.
-//! * [`LaneTx::give_up_after`](pccl_core::transport::LaneTx::give_up_after) ends a connection, with all its
-//!   lanes, where no acknowledgement comes for so long. A receiver that stands still acknowledges all the
-//!   same. Where only this end's packets get lost and the other end goes on sending, old acknowledgements
-//!   keep coming with its packets, until it gives up after its own idle time-out.
-//! * [`LaneTx::poll_close`](pccl_core::transport::LaneTx::poll_close) waits until everything has arrived.
-//!   What was sent on a half that is dropped arrives as well, as long as the runtime runs: QUIC lives in
-//!   this process, and what has not arrived at its end is lost.
-//! * Dropping the receiving half is told to the other end, whose sending fails.
-//! * After its listener is gone a port stays taken as long as there are lanes that were accepted there, and
-//!   for three round trips longer. Who dials it meanwhile is refused.
+//! * A lane is always encrypted, and both ends have proved their identities.
+//! * The other end learns of a lane when the first bytes are sent on it.
+//! * The lanes of one connection share its congestion window. A lost packet, or a reader that stalls, delays only its
+//!   own lane.
+//! * Lanes that share a connection have the same channel binding.
+//! * A host that dies without notice is detected after [`Quic::idle_timeout`]; all its lanes end with
+//!   [`LaneError::TimedOut`]. A process that is killed is detected within half a second of the next packet to it,
+//!   with [`LaneError::Reset`], if its host answers with an ICMP error. If that error does not arrive (firewalls,
+//!   NAT), it is detected like a dead host.
+//! * [`LaneTx::give_up_after`](pccl_core::transport::LaneTx::give_up_after) ends a connection, with all its lanes, if
+//!   no acknowledgement arrives for that long. A receiver that stalls still acknowledges. If packets are lost in this
+//!   direction only, and the other end keeps sending, its packets repeat old acknowledgements. The connection then
+//!   ends when the other end's idle timeout runs out.
+//! * [`LaneTx::poll_close`](pccl_core::transport::LaneTx::poll_close) waits until all bytes have arrived. Bytes sent
+//!   on a half that is then dropped arrive as well, as long as the runtime runs. QUIC lives in this process, so bytes
+//!   that have not arrived when the process ends are lost.
+//! * Dropping the receiving half is signalled to the other end, whose sends then fail.
+//! * After its listener is dropped, a port stays in use as long as lanes live that were accepted there, and for three
+//!   round trips longer. New connections to it are refused meanwhile.
 //!
-//! Every method needs a tokio runtime with I/O and time enabled, of either flavour; none blocks a
-//! thread. Looking up a name uses tokio's blocking pool.
+//! All methods need a tokio runtime of either flavour, with I/O and time enabled. None of them blocks a thread. Name
+//! lookups use tokio's blocking pool.
 //!
 //! | file | what it is for |
 //! |---|---|
-//! | `settings`, `keys` | what connections are configured with |
+//! | `settings`, `keys` | the configuration of connections |
 //! | `socket`, `intake` | UDP sockets, and how quinn receives from them |
 //! | `locality` | whether a connection leaves this machine |
-//! | `dial`, `peers` | making connections, and finding those that stand |
-//! | `listener`, `door` | those who dial |
-//! | `shared`, `proof` | a connection: its lanes, and what it proves |
-//! | `patience`, `absence` | when a connection is given up: nothing is acknowledged, nobody is there |
+//! | `dial`, `peers` | making connections, and finding existing ones |
+//! | `listener`, `door` | incoming connections |
+//! | `shared`, `proof` | a connection: its lanes, and what its handshake proves |
+//! | `patience`, `absence` | giving up a connection: no acknowledgements, no process at the other end |
 //! | `lane` | the two halves of a lane |
-//! | `error` | what failures mean for a lane |
+//! | `error` | mapping of failures to lane errors |
 
 #![forbid(unsafe_code)]
 
@@ -92,10 +92,10 @@ use peers::{Peers, RemotePeer};
 use settings::Settings;
 use socket::{Left, canonical};
 
-/// Lanes of a ring edge, unless [`Quic::lanes`] says otherwise.
+/// Default of [`Quic::lanes`].
 const DEFAULT_LANES: u16 = 4;
 
-/// How long opening a lane may take, unless [`Quic::connect_timeout`] says otherwise.
+/// Default of [`Quic::connect_timeout`].
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Opens and accepts lanes over QUIC. Clones share the connections that they have opened.
@@ -117,8 +117,8 @@ impl Default for Quic {
 }
 
 impl Quic {
-    /// Four lanes per ring edge on one connection, five seconds to connect, eleven seconds until a silent
-    /// host is given up, and windows for 1 Gbit/s over 100 ms.
+    /// A transport with defaults: 4 lanes per ring edge on one connection, 5 s to connect, 11 s until a silent host
+    /// is given up, and a window for 1 Gbit/s over 100 ms.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -132,8 +132,8 @@ impl Quic {
         }
     }
 
-    /// Who this process is. Default: a key pair that is made when it is first needed, is the same for all
-    /// of a process, and ends with it.
+    /// Sets the key of this process. Default: a key pair that is made on first use, is shared by all transports of
+    /// the process, and ends with it.
     #[must_use]
     pub fn key_pair(mut self, pair: &KeyPair) -> Self {
         self.keys = Keys::of(pair);
@@ -142,18 +142,18 @@ impl Quic {
         self
     }
 
-    /// How many lanes a ring edge should have. Zero is taken as one. Default: 4.
+    /// Sets the number of lanes that a ring edge should have, at least one (0 counts as 1). Default: 4.
     #[must_use]
     pub fn lanes(mut self, lanes: u16) -> Self {
         self.lanes = lanes.max(1);
         self
     }
 
-    /// Over how many connections, each from a UDP socket of its own, the lanes to one peer are dealt. Zero is
-    /// taken as one. Default: 1.
+    /// Sets the number of connections over which the lanes to one peer are distributed, each with its own UDP socket.
+    /// At least one (0 counts as 1). Default: 1.
     ///
-    /// The work of a connection is done in one task, so one connection carries what one core can encrypt.
-    /// On a lossy path each connection recovers by itself, as connections of TCP do.
+    /// One task does the work of a connection, so a connection carries as much as one core can encrypt. On a lossy
+    /// path each connection recovers by itself, as TCP connections do.
     #[must_use]
     pub fn connections(mut self, connections: u16) -> Self {
         self.connections = connections.max(1);
@@ -162,23 +162,23 @@ impl Quic {
         self
     }
 
-    /// How long opening a lane may take in all, looking up the name included. Default: 5 s.
+    /// Sets how long opening a lane may take in all, name lookup and handshake included. Default: 5 s.
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
     }
 
-    /// Bytes that a lane may have under way unread, and a connection unacknowledged. A path is filled by
-    /// its rate times its round trip, and by twice of that where packets get lost. This much memory is used
-    /// only where a receiver stands still. Default: 24 MiB, for 1 Gbit/s over 100 ms.
+    /// Sets the number of bytes that may be in flight: unread on a lane, and unacknowledged on a connection. To fill
+    /// a path takes its rate times its round-trip time, and twice that if packets are lost. This much memory is used
+    /// only if a receiver stalls. Default: 24 MiB, for 1 Gbit/s over 100 ms.
     #[must_use]
     pub fn window(mut self, bytes: u32) -> Self {
         self.settings.window = bytes.max(settings::UNREAD_BYTES);
         self
     }
 
-    /// How long the other end of a connection may be silent; it is asked for a sign of life meanwhile.
+    /// Sets how long the other end of a connection may be silent. This end sends keep-alive packets meanwhile.
     /// Default: 11 s.
     #[must_use]
     pub fn idle_timeout(mut self, limit: Duration) -> Self {
@@ -186,17 +186,17 @@ impl Quic {
         self
     }
 
-    /// How fast connections that this end opens or accepts send. Default: [`Congestion::Cubic`].
+    /// Sets the congestion control of connections that this end opens or accepts. Default: [`Congestion::Cubic`].
     #[must_use]
     pub fn congestion(mut self, congestion: Congestion) -> Self {
         self.settings.congestion = congestion;
         self
     }
 
-    /// The largest datagram that this end tries on a path, from 1200 to 65 527 bytes. Larger ones cost less
-    /// per byte, where the whole path carries them. A connection within a machine begins with it; others
-    /// begin with 1200 bytes and try larger ones when they have nothing else to send. Where it does not get
-    /// through, smaller ones are sent. Default: 1452, and on Linux 32 KiB within a machine.
+    /// Sets the largest datagram that this end tries on a path, from 1200 to 65 527 bytes. Larger datagrams cost less
+    /// per byte, if the whole path carries them. A connection within a machine starts with this size. Any other
+    /// starts with 1200 bytes, and tries larger ones when it has nothing else to send. If large ones are lost,
+    /// smaller ones are used. Default: 1452, and on Linux 32 KiB within a machine.
     #[must_use]
     pub fn max_datagram(mut self, bytes: u16) -> Self {
         self.settings.datagram = Some(bytes.clamp(1200, 65_527));
@@ -230,7 +230,7 @@ impl Quic {
         }
     }
 
-    /// Each address may use the time left divided by the addresses left, so that one that swallows
+    /// Each address may use the remaining time divided by the number of remaining addresses, so that one that drops
     /// packets leaves time for the others.
     async fn open_at_any(
         &self,
@@ -267,7 +267,7 @@ impl Quic {
         opened.unwrap_or(Err(LaneError::TimedOut))
     }
 
-    /// On the connection whose turn it is, which is made if it does not stand.
+    /// Opens a lane on the next connection to the peer in turn, and makes that connection if it does not exist.
     async fn open_on_a_connection(
         &self,
         at: SocketAddr,
@@ -295,8 +295,8 @@ impl Quic {
     }
 }
 
-/// A host that was reached, or should have been, says more than an address family that this machine
-/// does not have.
+/// The error to report of two: the error of a host that was reached, or should have been, before that of an address
+/// family that this machine does not have.
 fn more_telling(earlier: LaneError, later: LaneError) -> LaneError {
     match earlier {
         LaneError::Untrusted | LaneError::Refused | LaneError::TimedOut | LaneError::Reset => {
@@ -307,15 +307,15 @@ fn more_telling(earlier: LaneError, later: LaneError) -> LaneError {
 }
 
 impl Transport for Quic {
-    /// An IPv6 wildcard address accepts IPv4 as well. Addresses of IPv4 openers are reported as IPv4. Lanes are
-    /// proven with either [`Security`].
+    /// Binds and listens. An IPv6 wildcard address accepts IPv4 as well, and the addresses of IPv4 peers are reported
+    /// as IPv4. Lanes prove their identities with either [`Security`].
     ///
-    /// Handshakes run side by side, at most 256 of them and for five seconds each; of more the oldest of the
-    /// address with the most gives way. Where many run, who comes is asked first to show that it is where it
-    /// says it is.
+    /// At most 256 handshakes run at the same time, for 5 s each. If there are more, the oldest handshake of the
+    /// address with the most is dropped. If many run, a new connection first has to validate its address (a QUIC
+    /// Retry).
     ///
-    /// A port that this transport, or a clone of it, has left less than a second ago is asked for again, because
-    /// connections that have just been closed still hold it.
+    /// If this transport, or a clone of it, has stopped listening on the port less than a second ago, binding is
+    /// retried, because connections that were just closed still hold the port.
     fn listen(
         &self,
         on: SocketAddr,
@@ -329,11 +329,12 @@ impl Transport for Quic {
         })
     }
 
-    /// Tries all addresses of a name in turn, each with its fair share of the time left.
+    /// Opens a lane. If `to` is a name, its addresses are tried in turn, each with an equal share of the remaining
+    /// time.
     ///
     /// # Errors
-    /// [`LaneError::Untrusted`] also where nobody is expected: there is nothing that the other end could
-    /// prove then, and no lane is plain.
+    /// [`LaneError::Untrusted`] also if `expect` is `None`: no lane is plain, and without an expected identity the
+    /// other end has nothing to prove.
     fn open<'a>(
         &'a self,
         to: &'a Endpoint,

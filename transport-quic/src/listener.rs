@@ -29,7 +29,7 @@ impl Drop for QuicLanes {
     }
 }
 
-/// Takes the address.
+/// Binds the address.
 pub(crate) async fn open_endpoint(
     on: SocketAddr,
     left: &Left,
@@ -44,7 +44,7 @@ pub(crate) async fn open_endpoint(
 }
 
 impl QuicLanes {
-    /// Listens. Must be called within a tokio runtime.
+    /// Starts to listen. Must be called in a tokio runtime.
     pub(crate) fn new(
         endpoint: Endpoint,
         left: &Left,

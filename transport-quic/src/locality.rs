@@ -1,4 +1,4 @@
-//! Where a connection leads: what a path carries depends on whether it leaves this machine.
+//! Whether a connection leaves this machine, which decides what its path carries.
 
 use std::io::Error;
 use std::net::{IpAddr, SocketAddr};
@@ -8,15 +8,15 @@ use crate::socket::bind_towards;
 /// Where a connection leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Locality {
-    /// To this machine itself.
+    /// To this machine.
     Local,
-    /// Anywhere else, as far as the addresses tell.
+    /// To another machine, as far as the addresses tell.
     Far,
 }
 
 impl Locality {
-    /// By the addresses of its ends. A path to an address of a machine from that same address does not
-    /// leave it. Both must be canonical.
+    /// By the addresses of the two ends: a path from an address to the same address does not leave the machine. Both
+    /// must be canonical.
     pub(crate) fn between(local: Option<IpAddr>, remote: IpAddr) -> Self {
         match remote.is_loopback() || local == Some(remote) {
             true => Self::Local,
@@ -24,7 +24,7 @@ impl Locality {
         }
     }
 
-    /// By what the system would send from. Sends nothing.
+    /// By the address from which the system would send. Sends nothing.
     pub(crate) fn towards(to: SocketAddr) -> Self {
         let from = || -> Result<IpAddr, Error> {
             let socket = bind_towards(to)?;

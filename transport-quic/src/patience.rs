@@ -1,10 +1,9 @@
-//! Giving up a connection whose other end does not acknowledge what it is sent.
+//! Giving up a connection whose other end does not acknowledge.
 //!
-//! QUIC ends a connection of which it has heard nothing for the idle time-out, which is later than who
-//! sends has to know it. So this end asks, with datagrams that carry nothing and that the other end has
-//! to acknowledge, and counts acknowledgements. Packets with which the other end asks whether this one lives
-//! are not counted; but what it sends of its own brings acknowledgements of long ago, so while it sends, a
-//! path that loses packets in this direction alone is noticed only when it gives up itself.
+//! QUIC ends a silent connection after its idle timeout, which is later than a sender needs to know. So this end
+//! sends empty datagrams, which the other end has to acknowledge, and counts acknowledgements. Keep-alive packets of
+//! the other end do not count. But packets with data of the other end repeat old acknowledgements. So while the other
+//! end sends, a path that loses packets in this direction only is detected when the other end gives up itself.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -15,11 +14,11 @@ use tokio::time::sleep;
 
 use crate::shared::SharedConnection;
 
-/// Questions within the limit. Questions are counted and not the time, because a runtime may stand still
-/// between two calls of its user, and acknowledgements wait in the socket meanwhile.
+/// Number of probes within the limit. Probes are counted, not time, because a runtime may stand still between two
+/// calls of its user while acknowledgements wait in the socket.
 const QUESTIONS: u32 = 4;
 
-/// How long the other end may acknowledge nothing; `None`: nobody minds, beyond the idle time-out.
+/// How long the other end may acknowledge nothing. `None`: only the idle timeout applies.
 #[derive(Default)]
 pub(crate) struct Patience(Mutex<Option<Duration>>);
 
@@ -28,7 +27,7 @@ impl Patience {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the shorter one. Is it the first?
+    /// Takes the shorter limit. Returns whether it is the first one.
     fn shorten(&self, limit: Duration) -> bool {
         let mut present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = present.is_none();
@@ -37,7 +36,7 @@ impl Patience {
     }
 }
 
-/// Ends the connection where nothing is acknowledged for so long, or a shorter time that it was told.
+/// Closes the connection if nothing is acknowledged for `limit`, or for a shorter limit of another call.
 pub(crate) fn give_up_after(shared: &Arc<SharedConnection>, limit: Duration) {
     if shared.patience.shorten(limit) {
         shared.runtime.spawn(ask(Arc::downgrade(shared)));

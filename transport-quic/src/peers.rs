@@ -1,4 +1,4 @@
-//! Connections that stand, by whom they lead to, so that lanes to one peer share them.
+//! Open connections by remote peer, so that the lanes to one peer share them.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 
 use crate::shared::SharedConnection;
 
-/// Whom a connection leads to. A runtime drives its own connections alone.
+/// The remote end of a connection. Each runtime drives its own connections only.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RemotePeer {
     pub(crate) at: SocketAddr,
@@ -19,8 +19,8 @@ pub(crate) struct RemotePeer {
     pub(crate) runtime: Id,
 }
 
-/// The connections to one peer, each made when the first lane needs it, and again after its end. The lock
-/// is held while one is made.
+/// The connections to one peer. Each is made when the first lane needs it, and made again after its end. The lock is
+/// held while one is made.
 pub(crate) struct Places {
     next: AtomicUsize,
     places: Vec<Mutex<Weak<SharedConnection>>>,
@@ -35,7 +35,7 @@ impl Places {
         }
     }
 
-    /// The place whose turn it is.
+    /// The next place in turn.
     pub(crate) fn next(&self) -> Option<&Mutex<Weak<SharedConnection>>> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         self.places.iter().cycle().nth(turn % self.places.len())
@@ -58,7 +58,7 @@ pub(crate) struct Peers(Arc<std::sync::Mutex<Vec<Entry>>>);
 type Entry = (RemotePeer, Arc<Places>);
 
 impl Peers {
-    /// The places of a peer. Those of peers to whom nothing leads any more are forgotten.
+    /// The places of a peer. Peers without an open connection are removed.
     pub(crate) fn places(&self, peer: RemotePeer, connections: u16) -> Arc<Places> {
         let mut peers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, places)) = peers.iter().find(|(other, _)| *other == peer) {

@@ -1,4 +1,4 @@
-//! What the handshake of a connection has proved.
+//! What the handshake of a connection proves.
 
 use pccl_core::id::Identity;
 use pccl_core::transport::{LaneError, Proven};
@@ -7,8 +7,8 @@ use quinn::Connection;
 use quinn::crypto::rustls::HandshakeData;
 use rustls::pki_types::CertificateDer;
 
-/// Who is at the other end. The binding is the one that TLS over TCP has: without a context, which in
-/// TLS 1.3 is the same as an empty one (RFC 8446, section 7.5).
+/// The identity of the other end. The channel binding is that of TLS over TCP: without a context, which in TLS 1.3 is
+/// the same as an empty one (RFC 8446, section 7.5).
 pub(crate) fn proven(connection: &Connection, own: Identity) -> Result<Proven, LaneError> {
     let shaken = connection.handshake_data();
     let shaken = shaken.and_then(|data| data.downcast::<HandshakeData>().ok());

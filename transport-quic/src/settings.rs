@@ -1,4 +1,4 @@
-//! What connections are configured with.
+//! The configuration of connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,58 +13,58 @@ use crate::congestion::Congestion;
 use crate::keys::Configs;
 use crate::locality::Locality;
 
-/// Lanes that a connection has room for.
+/// Maximum number of lanes of a connection.
 const LANES_MAX: u32 = 1024;
 
-/// Packets that are acknowledged at a time: each acknowledgement costs both ends.
+/// Packets per acknowledgement. Each acknowledgement costs time at both ends.
 const PACKETS_PER_ACK: u32 = 10;
 
-/// How long an acknowledgement may wait for others: so long a closed lane takes beyond a round trip.
+/// How long an acknowledgement may be delayed. Closing a lane takes this long in addition to a round trip.
 const ACK_DELAY: Duration = Duration::from_millis(5);
 
-/// Connection attempts that wait to be looked at, and bytes that are kept for each and for all of them.
+/// Maximum number of connection attempts that wait to be processed, and of bytes stored for each and for all of them.
 const ATTEMPTS_MAX: usize = 256;
 const ATTEMPT_BYTES: u64 = 16 << 10;
 const ATTEMPTS_BYTES: u64 = 1 << 20;
 
-/// Bytes that a stranger may have under way to this end, over all the lanes that nobody has read from.
+/// Bytes that a peer may have in flight to this end, over all lanes from which this end has not read yet.
 pub(crate) const UNREAD_BYTES: u32 = 256 << 10;
 
-/// What fits an Ethernet frame, over IPv6 and within a tunnel that is not too deep.
+/// Fits an Ethernet frame, over IPv6 and within a tunnel that is not too deep.
 const FAR_DATAGRAM: u16 = 1452;
 
-/// Within a machine, where nothing but memory is copied and most work is per datagram (docs/performance.md).
-/// Elsewhere than on Linux loopback may carry less.
+/// Datagram size within a machine, where packets are only copied in memory, and most work is per datagram
+/// (docs/performance.md). Systems other than Linux may carry less over loopback.
 const LOCAL_DATAGRAM: u16 = if cfg!(target_os = "linux") {
     32 << 10
 } else {
     FAR_DATAGRAM
 };
 
-/// The most that UDP carries, which any endpoint takes in: what is sent is for the sender to find out.
+/// Maximum size that UDP carries. Every endpoint accepts it: the sender has to find out what the path carries.
 const DATAGRAM_MAX: u16 = 65_527;
 
-/// Datagrams that quinn hands to the system in one piece, and bytes that such a piece may have.
+/// Number of datagrams that quinn passes to the system in one batch, and maximum number of bytes of a batch.
 const SEGMENTS: u32 = 10;
 const PIECE_BYTES: u32 = 65_507;
 
-/// Datagrams that a connection within a machine begins with. Fewer than two do not get it going.
+/// Datagrams in flight with which a connection within a machine starts. With fewer than two it does not start.
 const LOCAL_BURST: u64 = 4;
 
-/// Bytes that a connection begins with otherwise (RFC 9002, section 7.2).
+/// Bytes in flight with which any other connection starts (RFC 9002, section 7.2).
 const USUAL_BURST: u64 = 14_720;
 
-/// As `PACKETS_PER_ACK`, within a machine: more would not fit the first burst, nor a window that has shrunk.
+/// As `PACKETS_PER_ACK`, within a machine. More would not fit in the first burst, nor in a window that has shrunk.
 const LOCAL_PACKETS_PER_ACK: u32 = 2;
 
-/// What a user may choose.
+/// The settings that a user can choose.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Bytes under way of a lane, and of a connection.
+    /// Bytes in flight of a lane, and of a connection.
     pub(crate) window: u32,
     /// How long the other end may be silent.
     pub(crate) idle_timeout: Duration,
-    /// How fast a connection sends.
+    /// The congestion control.
     pub(crate) congestion: Congestion,
     /// The largest datagram that is tried. `None`: it depends on the path.
     pub(crate) datagram: Option<u16>,
@@ -169,7 +169,7 @@ fn packets_per_ack(locality: Locality, datagram: u16) -> u32 {
     }
 }
 
-/// Bytes that a connection within a machine begins with.
+/// Bytes in flight with which a connection within a machine starts.
 fn local_burst(datagram: u16) -> u64 {
     (u64::from(datagram) * LOCAL_BURST).max(USUAL_BURST)
 }

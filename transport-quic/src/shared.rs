@@ -1,4 +1,4 @@
-//! A connection, as the lanes on it share it. It ends with the last of them.
+//! A connection that several lanes share. It ends with the last lane.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -17,36 +17,36 @@ use crate::proof::proven;
 use crate::settings::UNREAD_BYTES;
 use crate::socket::canonical;
 
-/// A connection on which both ends have proved who they are.
+/// A connection on which both ends have proved their identities.
 pub(crate) struct SharedConnection {
     pub(crate) connection: Connection,
     pub(crate) proven: Proven,
     pub(crate) from: SocketAddr,
     pub(crate) is_local: bool,
-    /// Where the tasks of the connection are.
+    /// The runtime of the connection's tasks.
     pub(crate) runtime: Handle,
     pub(crate) patience: Patience,
-    /// Why this end has given the connection up.
+    /// Why this end has given up the connection.
     given_up: OnceLock<LaneError>,
     lanes: watch::Sender<usize>,
-    /// `None`: the other end may have as much under way as fits its lanes.
+    /// `None`: the other end may have as much in flight as its lanes permit.
     room: Option<Room>,
 }
 
-/// How much a stranger may send before anybody reads it. A lane that is read from gets the window that it
-/// may fill, so that one that stands still takes nothing from the others.
+/// Limits how much a peer may send before this end reads. A lane that is read adds its window, so that a lane that
+/// stalls takes nothing from the others.
 struct Room {
     window: u32,
     readers: Mutex<u32>,
 }
 
 impl SharedConnection {
-    /// Of a connection to somebody who was expected.
+    /// A connection that this end has opened to an expected peer.
     pub(crate) fn opened(connection: Connection, own: Identity) -> Result<Arc<Self>, LaneError> {
         Self::new(connection, own, None)
     }
 
-    /// Of a connection from anybody. `window`: what a lane may have under way.
+    /// An accepted connection. `window`: bytes that a lane may have in flight.
     pub(crate) fn accepted(
         connection: Connection,
         own: Identity,
@@ -78,20 +78,20 @@ impl SharedConnection {
         Ok(shared)
     }
 
-    /// What the end of the connection means for its lanes.
+    /// The lane error for the end of the connection.
     pub(crate) fn why(&self, error: &ConnectionError) -> LaneError {
         let given_up = self.given_up.get().copied();
         given_up.unwrap_or_else(|| of_connection(error))
     }
 
-    /// Ends the connection and all its lanes.
+    /// Closes the connection and ends all its lanes.
     pub(crate) fn give_up(&self, why: LaneError) {
         // The first reason stays.
         let _ = self.given_up.set(why);
         self.connection.close(VarInt::from_u32(0), b"");
     }
 
-    /// Waits until it has no lane.
+    /// Waits until it has no lanes.
     pub(crate) async fn without_lanes(&self) {
         // The other end of this channel is in this very value.
         let _ = self.lanes.subscribe().wait_for(|lanes| *lanes == 0).await;
@@ -122,7 +122,7 @@ impl LaneSlot {
         }
     }
 
-    /// Somebody reads what comes on this lane.
+    /// Notes that this end reads the lane.
     pub(crate) fn note_reading(&self) {
         if let Some(room) = &self.shared.room
             && self.has_been_read.set(()).is_ok()

@@ -8,22 +8,22 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::time::{Instant, sleep};
 
-/// What is asked of the system for packets that wait. It gives less where its own limit is lower.
+/// Size of the socket buffers to request. The system may have a lower limit.
 const BUFFER_BYTES: usize = 8 << 20;
 
-/// How long a port may be taken by connections of a listener that is gone: they are kept for three round
-/// trips after their end.
+/// How long a port may be held by connections of a listener that was dropped: they are kept for three round trips
+/// after their end.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// Between two attempts at a port.
+/// Pause between two attempts to bind a port.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Ports that have been listened on a moment ago. Clones share them.
+/// Ports on which this transport has stopped listening a moment ago. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Left(Arc<Mutex<Vec<(u16, Instant)>>>);
 
 impl Left {
-    /// Nobody listens there any more.
+    /// Notes that the listener of this address was dropped.
     pub(crate) fn add(&self, address: SocketAddr) {
         let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         left.retain(|(_, when)| when.elapsed() < CLOSING);
@@ -37,7 +37,7 @@ impl Left {
     }
 }
 
-/// A socket on this address, also where connections of a listener that has just left it still hold it.
+/// A socket on this address. Retries if connections of a dropped listener still hold it.
 pub(crate) async fn bind_again(on: SocketAddr, left: &Left) -> Result<UdpSocket, Error> {
     loop {
         match bind(on) {
@@ -73,7 +73,7 @@ fn bind(on: SocketAddr) -> Result<UdpSocket, Error> {
 }
 
 fn enlarge_buffers(socket: &Socket) {
-    /// Linux counts what it needs itself, and reports twice of what it was asked for.
+    /// Linux adds what it needs itself, and reports twice the requested size.
     const REPORTED: usize = if cfg!(target_os = "linux") { 2 } else { 1 };
     let set = [
         socket.set_recv_buffer_size(BUFFER_BYTES),
@@ -94,7 +94,7 @@ fn enlarge_buffers(socket: &Socket) {
     }
 }
 
-/// An IPv4 address in IPv6 dress becomes the IPv4 address.
+/// Converts an IPv4-mapped IPv6 address to the IPv4 address.
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {

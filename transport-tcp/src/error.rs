@@ -1,10 +1,10 @@
-//! What an operating system error means for a lane.
+//! Mapping of operating system errors to lane errors.
 
 use std::io::{Error, ErrorKind};
 
 use pccl_core::transport::LaneError;
 
-/// Translates an error of a socket call.
+/// The lane error for an error of a socket call.
 pub(crate) fn lane_error(error: &Error) -> LaneError {
     match error.kind() {
         ErrorKind::ConnectionRefused => LaneError::Refused,

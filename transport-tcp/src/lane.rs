@@ -13,7 +13,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use crate::error::lane_error;
 use crate::options::{is_local, shorten_user_timeout};
 
-/// Parts that one system call takes. More than that are sent by the caller's next call.
+/// Maximum number of parts in one system call. The caller's next call sends the others.
 const PARTS_AT_ONCE: usize = 16;
 
 /// Makes a lane of a connection.
@@ -23,7 +23,7 @@ pub(crate) fn split(stream: TcpStream) -> Lane {
     Lane::new(Box::new(TcpTx { half: tx, is_local }), Box::new(TcpRx(rx)))
 }
 
-/// Shuts the writing side down on drop, which does not wait: the kernel delivers what it took.
+/// Shuts the sending side down on drop, without waiting: the kernel delivers what it has accepted.
 struct TcpTx {
     half: OwnedWriteHalf,
     is_local: bool,

@@ -1,4 +1,4 @@
-//! Lanes over TCP: one connection is one lane.
+//! Lanes over TCP: each lane is one connection.
 //!
 //! ```no_run
 //! # use std::time::Duration;
@@ -13,22 +13,22 @@
 //! # }
 //! ```
 //!
-//! # What a lane over TCP promises beyond the port
+//! # Guarantees beyond those of the port
 //!
-//! * A host that dies without a word is noticed: an idle lane by [`Keepalive`], one with bytes under
-//!   way by [`Tcp::user_timeout`]. Both end the lane with [`LaneError::TimedOut`].
-//! * The user timeout also counts a receiver that stands still: where the other end reads nothing
-//!   for that long while bytes wait for it, Linux ends the lane. Whoever holds a lane keeps reading.
-//! * [`LaneTx::give_up_after`](pccl_core::transport::LaneTx::give_up_after) shortens the user timeout of
-//!   one lane. Communicators call it with their stall time for lanes that carry data, so that of a path
-//!   that swallows packets the sender learns first, though all it sent fits the socket's buffer.
-//! * Dropping both halves closes the connection. Where received bytes were left unread the other end
-//!   may see [`LaneError::Reset`], and may lose bytes that it had not read yet: whoever wants the last
-//!   bytes to arrive closes, then reads to the end before dropping.
-//! * Dropping only the receiving half is not told to the other end.
+//! * A host that dies without notice is detected: on an idle lane by [`Keepalive`], on a lane with bytes in flight by
+//!   [`Tcp::user_timeout`]. Both end the lane with [`LaneError::TimedOut`].
+//! * The user timeout also ends a lane whose receiver stalls: if the other end reads nothing for that long while
+//!   bytes wait for it, Linux closes the connection. A user of a lane must therefore keep reading.
+//! * [`LaneTx::give_up_after`](pccl_core::transport::LaneTx::give_up_after) shortens the user timeout of one lane. A
+//!   communicator calls it with its stall time on lanes that carry data. If a path drops all packets, the sender then
+//!   detects it first, even if all sent bytes fit in the socket buffer.
+//! * Dropping both halves closes the connection. If received bytes were left unread, the other end may get
+//!   [`LaneError::Reset`] and may lose bytes that it had not read yet. To make sure that the last bytes arrive, close
+//!   the sending half, and read to the end before dropping the lane.
+//! * Dropping only the receiving half is not signalled to the other end.
 //!
-//! Every method needs a tokio runtime with I/O and time enabled, of either flavour; none blocks a
-//! thread. Looking up a name uses tokio's blocking pool.
+//! All methods need a tokio runtime of either flavour, with I/O and time enabled. None of them blocks a thread. Name
+//! lookups use tokio's blocking pool.
 
 #![forbid(unsafe_code)]
 
@@ -55,27 +55,27 @@ use options::Options;
 use tls::{Acceptor, Keys};
 use tokio::time::timeout;
 
-/// Lanes of a ring edge with a congestion control of which one lane fills a path that loses packets, unless
-/// [`Tcp::lanes`] says otherwise.
+/// Default number of lanes per ring edge with a congestion control that fills a lossy path with one lane.
 const FEW_LANES: u16 = 4;
 
-/// The same with one that takes each loss for a full queue: so many lanes get so many times as much.
+/// The default number with any other one, which takes each loss for a full queue. So many lanes get that many times
+/// the rate of one.
 const MANY_LANES: u16 = 16;
 
-/// How long opening a lane may take, unless [`Tcp::connect_timeout`] says otherwise.
+/// Default of [`Tcp::connect_timeout`].
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Opens and accepts lanes over TCP, with the same socket options on both.
+/// Opens and accepts lanes over TCP, with the same socket options for both.
 ///
-/// `TCP_NODELAY` is always on. The sizes of the socket buffers are the system's business: setting them
-/// would end their automatic growth.
+/// `TCP_NODELAY` is always on. The sizes of the socket buffers are left to the system: to set them would end their
+/// automatic growth.
 #[derive(Clone, Debug)]
 pub struct Tcp {
-    /// `None`: as many as the congestion control wants.
+    /// `None`: the number depends on the congestion control.
     lanes: Option<u16>,
     connect_timeout: Duration,
     options: Options,
-    /// `None`: every lane is plain.
+    /// `None`: all lanes are plain.
     keys: Option<Keys>,
 }
 
@@ -86,10 +86,10 @@ impl Default for Tcp {
 }
 
 impl Tcp {
-    /// Four lanes per ring edge, five seconds to connect, eleven seconds until a silent host is given
-    /// up, and as congestion control `bbr` if the system has it, which a long path that loses packets needs;
-    /// between processes of one machine the plain one (`reno`), because pacing only holds bytes back there.
-    /// If the system does not have `bbr`, or does not lend it, sixteen lanes.
+    /// A transport with defaults: 5 s to connect, and 11 s until a silent host is given up. Between machines the
+    /// congestion control is `bbr`, because a long path that loses packets needs it, and a ring edge has 4 lanes. If
+    /// the system does not have `bbr`, or does not permit it to this process, an edge has 16 lanes. Within a machine
+    /// the congestion control is `reno`, because pacing only delays bytes there.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -100,8 +100,8 @@ impl Tcp {
         }
     }
 
-    /// As [`new`](Self::new), and every lane is plain: nobody proves anything, and whoever is on the way
-    /// reads and changes what is sent. An encrypted lane can be neither opened nor accepted.
+    /// As [`new`](Self::new), but all lanes are plain: no end proves its key, and everybody on the network path can
+    /// read and change the traffic. Encrypted lanes can be neither opened nor accepted.
     #[must_use]
     pub fn plain() -> Self {
         Self {
@@ -110,57 +110,57 @@ impl Tcp {
         }
     }
 
-    /// Who this process is. Default: a key pair that is made when it is first needed, is the same for all
-    /// of a process, and ends with it.
+    /// Sets the key of this process. Default: a key pair that is made on first use, is shared by all transports of
+    /// the process, and ends with it.
     #[must_use]
     pub fn key_pair(mut self, pair: &KeyPair) -> Self {
         self.keys = Some(Keys::of(pair));
         self
     }
 
-    /// How many lanes a ring edge should have. Zero is taken as one. An edge has as many as the end that wants
-    /// fewer. Default: 4 with a congestion control of the name `bbr…`, else 16.
+    /// Sets the number of lanes that a ring edge should have, at least one (0 counts as 1). If the two ends want
+    /// different numbers, the smaller one applies. Default: 4 if the congestion control is called `bbr…`, else 16.
     ///
-    /// It is the most that a reduce takes: the sender tries which number carries most over a path, and takes no
-    /// more than that. More are of use if the path gives each connection little: a connection has at most its
-    /// socket buffer in flight (4 MiB by default on Linux), and each recovers from a loss by itself.
+    /// A reduce uses at most this many lanes: the sender tries which number carries most over the path. More lanes
+    /// help if the path limits each connection: a connection has at most its socket buffer in flight (4 MiB by
+    /// default on Linux), and each recovers from a loss by itself.
     ///
-    /// Between two peers on one machine the lanes are opened, but collectives use one of them, however
-    /// many there are: several would only keep the bytes from staying in the caches. A run over
-    /// loopback therefore does not show what their number does between machines.
+    /// Between two peers on one machine all lanes are opened, but a collective uses one of them: several would only
+    /// evict the bytes from the CPU caches. So a run over loopback does not show what the number does between
+    /// machines.
     #[must_use]
     pub fn lanes(mut self, lanes: u16) -> Self {
         self.lanes = Some(lanes.max(1));
         self
     }
 
-    /// How long opening a lane may take in all, looking up the name included.
+    /// Sets how long connecting may take in all, name lookup included. The TLS handshake gets the same time again.
+    /// Default: 5 s.
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
     }
 
-    /// When a silent idle lane is given up; `None`: never.
+    /// Sets when a silent idle lane is given up. `None`: never. Default: 11 s, see [`Keepalive`].
     #[must_use]
     pub fn keepalive(mut self, keepalive: impl Into<Option<Keepalive>>) -> Self {
         self.options.keepalive = keepalive.into();
         self
     }
 
-    /// How long sent bytes may stay unacknowledged, or the other end may leave no room for more, before
-    /// the lane ends; `None`: the system's choice, which is many minutes. Only Linux has this. Lanes of
-    /// collectives and of shared state get the communicator's stall time where that is shorter.
-    /// Default: 11 s.
+    /// Sets how long sent bytes may stay unacknowledged, or the other end may leave its receive window closed, before
+    /// the lane ends. `None`: the system's limit, which is many minutes. Linux only. Lanes of collectives and of
+    /// shared state use the communicator's stall time if it is shorter. Default: 11 s.
     #[must_use]
     pub fn user_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.options.user_timeout = limit.into();
         self
     }
 
-    /// Asks for a congestion control by its Linux name, for example `cubic`. If the system does not
-    /// offer it, the lane goes on with the system's own and a debug event says so. Default: `bbr`, and `reno`
-    /// within a machine.
+    /// Sets the congestion control by its Linux name, for example `cubic`. If the system does not offer it, the lane
+    /// uses the system's default, and a debug event says so. Default: `bbr` between machines, `reno` within a
+    /// machine.
     #[must_use]
     pub fn congestion(mut self, name: impl Into<String>) -> Self {
         self.options.congestion = Some(name.into());
@@ -175,14 +175,16 @@ impl Tcp {
 }
 
 impl Transport for Tcp {
-    /// An IPv6 wildcard address accepts IPv4 as well. Addresses of IPv4 openers are reported as IPv4.
+    /// Binds and listens. An IPv6 wildcard address accepts IPv4 as well, and the addresses of IPv4 peers are reported
+    /// as IPv4.
     ///
-    /// With [`Security::Proven`], handshakes run side by side, at most 256 of them and for five seconds each;
-    /// of more the oldest of the address with the most gives way. What does not begin as TLS does is
-    /// accepted as a plain lane.
+    /// With [`Security::Proven`], at most 256 handshakes run at the same time, for 5 s each. If there are more, the
+    /// oldest handshake of the address with the most is dropped. A connection that does not start with a TLS record
+    /// is accepted as a plain lane.
     ///
     /// # Errors
-    /// [`LaneError::NotEncrypted`]: lanes have to be proven, and this is [`plain`](Self::plain).
+    /// [`LaneError::NotEncrypted`] if `security` is [`Security::Proven`] and this transport is
+    /// [`plain`](Self::plain).
     fn listen(
         &self,
         on: SocketAddr,
@@ -198,12 +200,12 @@ impl Transport for Tcp {
         })
     }
 
-    /// Tries all addresses of a name in turn, each with its fair share of the time left. The TLS handshake
-    /// has as much time again.
+    /// Opens a lane. If `to` is a name, its addresses are tried in turn, each with an equal share of the remaining
+    /// time. The TLS handshake gets [`connect_timeout`](Self::connect_timeout) again.
     ///
     /// # Errors
-    /// [`LaneError::NotEncrypted`]: the lane has to be proven, and this is [`plain`](Self::plain), or the other
-    /// end is.
+    /// [`LaneError::NotEncrypted`] if the other end has to prove its identity, and this transport is
+    /// [`plain`](Self::plain) or the other end is.
     fn open<'a>(
         &'a self,
         to: &'a Endpoint,
@@ -236,7 +238,7 @@ impl Transport for Tcp {
         self.lanes.unwrap_or_else(default)
     }
 
-    /// [`Security::Proven`], except of [`plain`](Self::plain).
+    /// [`Security::Proven`], or [`Security::Plain`] if this transport is [`plain`](Self::plain).
     fn security(&self) -> Security {
         match self.keys {
             Some(_) => Security::Proven,
@@ -244,7 +246,7 @@ impl Transport for Tcp {
         }
     }
 
-    /// [`Protocol::Tls`], except of [`plain`](Self::plain).
+    /// [`Protocol::Tls`], or [`Protocol::Plain`] if this transport is [`plain`](Self::plain).
     fn protocol(&self) -> Option<Protocol> {
         Some(match self.keys {
             Some(_) => Protocol::Tls,

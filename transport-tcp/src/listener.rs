@@ -1,4 +1,4 @@
-//! Listening: taking a port in one step, and accepting so that an error never spins.
+//! Listening: binding a port in one step, and accepting without spinning on errors.
 
 use std::future::Future;
 use std::io::{Error, ErrorKind};
@@ -17,18 +17,18 @@ use crate::lane;
 use crate::options::Options;
 use crate::tls::Acceptor;
 
-/// Connections that may wait to be accepted: the lanes of many peers that start at once. The system
-/// takes less where its own limit is lower.
+/// Maximum number of connections that wait to be accepted: the lanes of many peers that start at once. The system may
+/// have a lower limit.
 const BACKLOG: i32 = 4096;
 
-/// Pause after a failure that will repeat itself at once, such as running out of file descriptors. It doubles
-/// with each failure that follows without a connection between.
+/// Pause after a failure that would repeat at once, such as running out of file descriptors. It doubles with each
+/// further failure until a connection is accepted.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The longest.
+/// Maximum of the pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often to draw another port where the drawn one was taken between binding and listening.
+/// How often to draw another port if the drawn one was taken between binding and listening.
 const DRAWS: usize = 16;
 
 /// Accepts connections as lanes.
@@ -119,7 +119,8 @@ impl Listener for TcpLanes {
     }
 }
 
-/// An opener that was gone before it was accepted has been taken off the queue by the failing call.
+/// Whether the error concerns only the connection that was to be accepted, which the failed call has removed from the
+/// queue.
 fn concerns_one_connection(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -127,7 +128,7 @@ fn concerns_one_connection(error: &Error) -> bool {
     )
 }
 
-/// An IPv4 address in IPv6 dress becomes the IPv4 address.
+/// Converts an IPv4-mapped IPv6 address to the IPv4 address.
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
@@ -138,8 +139,8 @@ pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// With `SO_REUSEADDR` two sockets may be bound to one port as long as neither listens, so a port that
-/// the system drew can be lost before listening. A port asked for by number is never tried again.
+/// With `SO_REUSEADDR` two sockets may be bound to one port as long as neither listens. So a port that the system
+/// drew can be lost before listening, and another one is drawn. A port that was asked for by number is tried once.
 fn bind_and_listen(on: SocketAddr) -> Result<StdListener, Error> {
     let mut draws = if on.port() == 0 { DRAWS } else { 1 };
     loop {
@@ -151,7 +152,7 @@ fn bind_and_listen(on: SocketAddr) -> Result<StdListener, Error> {
     }
 }
 
-/// Every early return drops the socket and with it the port.
+/// Every early return drops the socket, which frees the port.
 fn bind_and_listen_once(on: SocketAddr) -> Result<StdListener, Error> {
     let socket = Socket::new(Domain::for_address(on), Type::STREAM, Some(Protocol::TCP))?;
     allow_quick_rebinding(&socket)?;
@@ -167,9 +168,9 @@ fn bind_and_listen_once(on: SocketAddr) -> Result<StdListener, Error> {
     Ok(socket.into())
 }
 
-/// A restarted process takes its port back although connections of its predecessor are in TIME_WAIT.
-/// On Unix this never lets two sockets listen on one port: the second bind or listen fails. On Windows
-/// the option would do just that, and TIME_WAIT is no obstacle there.
+/// Lets a restarted process bind its port although connections of its predecessor are in TIME_WAIT. On Unix two
+/// sockets can still not listen on one port: the second bind or listen fails. On Windows the option would permit
+/// exactly that, and TIME_WAIT is no obstacle.
 fn allow_quick_rebinding(socket: &Socket) -> Result<(), Error> {
     if cfg!(unix) {
         socket.set_reuse_address(true)?;

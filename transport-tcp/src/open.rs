@@ -1,4 +1,4 @@
-//! Connecting: looking up names, trying addresses in turn, the time limit.
+//! Connecting: name lookup, several addresses, the time limit.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -33,8 +33,8 @@ async fn resolve(name: &str) -> Result<Vec<SocketAddr>, LaneError> {
     })
 }
 
-/// Each address may use the time left divided by the addresses left, so that one that swallows
-/// packets leaves time for the others, and one that refuses at once leaves them all of it.
+/// Each address may use the remaining time divided by the number of remaining addresses. So an address that drops
+/// packets leaves time for the others, and one that refuses at once leaves all of it.
 pub(crate) async fn connect_to_any(
     addresses: &[SocketAddr],
     limit: Duration,
@@ -55,8 +55,8 @@ pub(crate) async fn connect_to_any(
     Err(failure)
 }
 
-/// A host that was reached, or should have been, says more than an address family that this machine
-/// does not have.
+/// The error to report of two: the error of a host that was reached, or should have been, before that of an address
+/// family that this machine does not have.
 fn more_telling(earlier: LaneError, later: LaneError) -> LaneError {
     match earlier {
         LaneError::Refused | LaneError::TimedOut | LaneError::Reset => earlier,
@@ -72,8 +72,8 @@ async fn connect_within(address: SocketAddr, limit: Duration) -> Result<TcpStrea
     refuse_itself(stream)
 }
 
-/// Connecting to a free port of the own machine can draw that same port as the source; TCP then
-/// joins the socket to itself, though nobody listens. The port is released at once.
+/// A connection to a free port of this machine can draw that same port as its source. TCP then connects the socket to
+/// itself although nobody listens. The port is released at once.
 fn refuse_itself(stream: TcpStream) -> Result<TcpStream, LaneError> {
     match (stream.local_addr(), stream.peer_addr()) {
         (Ok(local), Ok(peer)) if local == peer => {

@@ -1,4 +1,4 @@
-//! Socket options, the same for opened and for accepted connections.
+//! Socket options, the same for opened and accepted connections.
 
 use std::io::Result as IoResult;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use tokio::net::TcpStream;
 
 use crate::error::lane_error;
 
-/// When a connection that is silent and idle counts as dead: after `idle`, and then `probes` questions
-/// `interval` apart that nobody answered.
+/// When a silent and idle connection counts as dead: after `idle`, and then `probes` unanswered probes at an interval
+/// of `interval`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
-    /// Silence before the first question, in whole seconds of at least one.
+    /// Silence before the first probe. Whole seconds, at least one. Default: 5 s.
     pub idle: Duration,
-    /// Time between questions, in whole seconds of at least one.
+    /// Time between two probes. Whole seconds, at least one. Default: 2 s.
     pub interval: Duration,
-    /// Questions without an answer, at least one.
+    /// Number of unanswered probes, at least one. Default: 3.
     pub probes: u32,
 }
 
 impl Keepalive {
-    /// The longest time until a dead host is noticed.
+    /// The longest time until a dead host is detected: `idle + interval * probes`.
     #[must_use]
     pub fn notices_after(&self) -> Duration {
         self.idle
@@ -31,7 +31,7 @@ impl Keepalive {
 }
 
 impl Default for Keepalive {
-    /// Five seconds idle, then three questions two seconds apart: eleven seconds.
+    /// Five seconds idle, then three probes at an interval of two seconds: 11 s in all.
     fn default() -> Self {
         Self {
             idle: Duration::from_secs(5),
@@ -41,15 +41,15 @@ impl Default for Keepalive {
     }
 }
 
-/// The congestion control within a machine, where nothing is lost: the plainest. One that paces by
-/// what it has estimated, such as BBR, holds bytes back there, at times for 100 ms and more.
+/// The congestion control within a machine, where no packet is lost: the simplest one. One that paces by its estimate
+/// of the rate, such as BBR, delays bytes there, sometimes for 100 ms and more.
 const ON_LOOPBACK: &str = "reno";
 
-/// The congestion control between machines. On a long path that loses packets one that takes each loss for a
-/// full queue carries next to nothing (docs/performance.md, "A lossy path").
+/// The congestion control between machines. On a long path that loses packets, one that takes each loss for a full
+/// queue carries next to nothing (docs/performance.md, "A lossy path").
 const BETWEEN_MACHINES: &str = "bbr";
 
-/// What is set on every connection.
+/// The options of every connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) keepalive: Option<Keepalive>,
@@ -58,7 +58,7 @@ pub(crate) struct Options {
 }
 
 impl Default for Options {
-    /// A lane with bytes under way is given up as fast as an idle one.
+    /// A lane with bytes in flight is given up after the same time as an idle one.
     fn default() -> Self {
         let keepalive = Keepalive::default();
         Self {
@@ -70,8 +70,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Sets everything. Only `TCP_NODELAY` must succeed, because without it every small frame waits
-    /// for an acknowledgement; a system that lacks one of the others still carries the lane.
+    /// Sets all options. Only `TCP_NODELAY` must succeed, because without it every small frame waits for an
+    /// acknowledgement. Without the others the lane still works.
     pub(crate) fn apply(&self, stream: &TcpStream) -> Result<(), LaneError> {
         let socket = SockRef::from(stream);
         socket
@@ -88,14 +88,14 @@ impl Options {
         Ok(())
     }
 
-    /// Will one lane between machines fill a path that loses packets? Only with a congestion control that estimates
-    /// the path's rate, if the system lends it.
+    /// Whether one lane between machines fills a path that loses packets: only with a congestion control that
+    /// estimates the rate of the path, and that the system permits.
     pub(crate) fn fills_with_one(&self) -> bool {
         let asked_for = self.congestion_on(false);
         asked_for.starts_with(BETWEEN_MACHINES) && is_lent(asked_for)
     }
 
-    /// The congestion control to ask for. A system that does not have it, or reserves it, uses its own.
+    /// The congestion control to request. A system that does not have it, or reserves it, uses its own.
     fn congestion_on(&self, is_local: bool) -> &str {
         let chosen = self.congestion.as_deref();
         chosen.unwrap_or(if is_local {
@@ -106,15 +106,14 @@ impl Options {
     }
 }
 
-/// Does the system let this process have it?
+/// Whether the system permits this congestion control to this process.
 fn is_lent(congestion: &str) -> bool {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None);
     let lent = socket.and_then(|socket| set_congestion(&SockRef::from(&socket), congestion));
     lent.is_ok()
 }
 
-/// Are both ends on this machine? Their addresses are the same then, or both are of the loopback
-/// network.
+/// Whether both ends are on this machine: their addresses are the same, or the other end's is a loopback address.
 pub(crate) fn is_local(stream: &TcpStream) -> bool {
     let (local, peer) = (stream.local_addr(), stream.peer_addr());
     let (Ok(local), Ok(peer)) = (local, peer) else {
@@ -146,7 +145,7 @@ pub(crate) fn shorten_user_timeout(stream: &TcpStream, limit: Duration) {
     }
 }
 
-/// `None`: the system's choice, or there is no such option.
+/// `None`: the system's default applies, or the option does not exist.
 #[cfg(target_os = "linux")]
 fn user_timeout(socket: &SockRef<'_>) -> Option<Duration> {
     socket.tcp_user_timeout().ok().flatten()

@@ -1,4 +1,4 @@
-//! Where a master listens: a host, by name or by number, and a port.
+//! Addresses of a master: a host, by name or by number, and a port.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest name that the domain name system knows.
+/// Maximum length of a name in the domain name system.
 const NAME_MAX: usize = 253;
 
-/// Where a master listens. Written `host:port`, an IPv6 address in brackets.
+/// The address of a master. Written `host:port`, with an IPv6 address in brackets.
 ///
 /// ```
 /// use pccl_trust::Address;
@@ -31,7 +31,7 @@ enum Host {
     Name(String),
 }
 
-/// A text that is not `host:port`.
+/// Why a text is not `host:port`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressError {
@@ -40,7 +40,7 @@ pub enum AddressError {
         "an address is `host:port` with a port from 1 to 65535, and IPv6 is written `[::1]:48148`"
     )]
     Port,
-    /// The host is neither an IP address nor a name.
+    /// The host is neither an IP address nor a valid name.
     #[error(
         "a host is an IP address without a zone, or a name of at most 253 letters, digits, `-`, `_` \
          and `.`"
@@ -49,7 +49,7 @@ pub enum AddressError {
 }
 
 impl Address {
-    /// The address, where it is known without looking up a name.
+    /// The address, if it needs no name lookup.
     #[must_use]
     pub fn as_socket_addr(&self) -> Option<SocketAddr> {
         match &self.host {
@@ -77,7 +77,7 @@ fn is_name(name: &str) -> bool {
 impl TryFrom<SocketAddr> for Address {
     type Error = AddressError;
 
-    /// A zone of IPv6 means something on one machine alone and is left out.
+    /// Drops the zone of an IPv6 address, which is meaningful only on one machine.
     fn try_from(address: SocketAddr) -> Result<Self, AddressError> {
         Self::new(Host::Ip(address.ip()), address.port())
     }
@@ -110,7 +110,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// An address inside of a join string.
+/// An address in a join string.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Packed<'a> {
     V4([u8; 4], u16),

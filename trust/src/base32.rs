@@ -1,19 +1,19 @@
-//! Bytes as text that survives a shell, a YAML file and being read aloud: base32 of RFC 4648, in lower
-//! case, without padding.
+//! Bytes as text that survives a shell, a YAML file and being read aloud: base32 of RFC 4648, in lower case, without
+//! padding.
 
 use data_encoding::BASE32_NOPAD;
 use zeroize::{Zeroize, Zeroizing};
 
-/// The text of the bytes.
+/// Encodes bytes.
 pub(crate) fn encode(bytes: &[u8]) -> Zeroizing<String> {
     let mut text = Zeroizing::new(BASE32_NOPAD.encode(bytes));
     text.make_ascii_lowercase();
     text
 }
 
-/// The bytes of the text, which may be in either case; `None` if it is not what [`encode`] writes.
+/// Decodes a text of either case. `None` if [`encode`] would not write it.
 ///
-/// The text's length bounds what is allocated; the caller bounds the text.
+/// The memory that it allocates is bounded by the length of the text. The caller bounds that length.
 pub(crate) fn decode(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     let mut upper = text.to_ascii_uppercase();
     let bytes = BASE32_NOPAD.decode(upper.as_bytes()).ok();
@@ -21,7 +21,7 @@ pub(crate) fn decode(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     bytes.map(Zeroizing::new)
 }
 
-/// The bytes of a text of exactly `N` bytes.
+/// Decodes a text of exactly `N` bytes.
 pub(crate) fn decode_array<const N: usize>(text: &str) -> Option<[u8; N]> {
     // As long as N bytes are, so that nothing longer is looked at.
     if text.len() != (N * 8).div_ceil(5) {
@@ -30,7 +30,7 @@ pub(crate) fn decode_array<const N: usize>(text: &str) -> Option<[u8; N]> {
     decode(text)?.as_slice().try_into().ok()
 }
 
-/// Whether the character occurs in such a text.
+/// Whether the character may occur in such a text.
 pub(crate) fn has(character: char) -> bool {
     matches!(character, 'a'..='z' | 'A'..='Z' | '2'..='7')
 }

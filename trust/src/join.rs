@@ -1,7 +1,7 @@
-//! Join strings: one word with all that a peer needs to find a run, to know its master, and to be let in.
+//! Join strings: one word with all that a peer needs to find a run, to authenticate its master, and to be admitted.
 //!
-//! `pccl1`, then base32 in lower case without padding: the content as postcard, and the first four bytes
-//! of the BLAKE3 of `pccl1` and that content. The number in front is the version of all of it.
+//! The format: `pccl1`, then base32 in lower case without padding of the content in postcard and of the first four
+//! bytes of the BLAKE3 hash of `pccl1` and that content. The digit is the version of the whole format.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,20 +14,20 @@ use crate::base32;
 use crate::public_key::PublicKey;
 use crate::secret::{Secret, exposed};
 
-/// What every join string of this version begins with.
+/// The prefix of every join string of this version.
 const PREFIX: &str = "pccl1";
 
-/// Bytes of the checksum. One damaged word in four billion passes.
+/// Bytes of the checksum. It misses one damaged word in four billion.
 const CHECKSUM: usize = 4;
 
-/// The most bytes that stand in a join string: four names of full length, two keys and a little.
+/// Maximum number of bytes of the content: four names of full length, two keys and some more.
 const CONTENT_MAX: usize = 1152;
 
-/// The most characters of a join string.
+/// Maximum number of characters of a join string.
 const WORD_MAX: usize = PREFIX.len() + ((CONTENT_MAX + CHECKSUM) * 8).div_ceil(5);
 
-/// How a peer speaks to a master. (A master that speaks plain TCP has no join string: it could prove
-/// neither its key nor a secret. Its peers are given `host:port`.)
+/// The protocol between a peer and a master. (A master over plain TCP has no join string, because it could prove
+/// neither its key nor a secret. Its peers get `host:port`.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Via {
@@ -49,7 +49,7 @@ impl fmt::Display for Via {
 impl FromStr for Via {
     type Err = NoSuchVia;
 
-    /// As [`Display`](fmt::Display) writes it.
+    /// Parses the output of [`Display`](fmt::Display).
     fn from_str(text: &str) -> Result<Self, NoSuchVia> {
         match text {
             "tls" => Ok(Self::Tls),
@@ -59,15 +59,15 @@ impl FromStr for Via {
     }
 }
 
-/// A text that names no way to speak to a master.
+/// A text that names no such protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("peers speak to a master over `tls` or over `quic`")]
 pub struct NoSuchVia;
 
 /// All that a peer needs to take part in a run.
 ///
-/// Who has it is invited: keep it like a password. `Debug` does not show the secret, and there is no
-/// `Display`: [`to_word`](Self::to_word) says that it gives the secret away.
+/// Everybody who has it is invited, so keep it like a password. `Debug` hides the secret, and there is no `Display`:
+/// [`to_word`](Self::to_word) reveals the secret explicitly.
 ///
 /// ```
 /// use pccl_trust::{JoinString, KeyPair, Secret, Via};
@@ -88,54 +88,54 @@ pub struct JoinString {
     secret: Secret,
 }
 
-/// Why a text is not a join string, or none can be made.
+/// Why a text is not a join string, or a join string cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// It does not begin like one.
+    /// It does not begin with the prefix.
     #[error(
         "a join string is one word that begins with `pccl1`: `pccl-master` prints it at its start"
     )]
     NotAJoinString,
-    /// It begins like one of another version.
+    /// It begins with the prefix of another version.
     #[error(
         "this join string was made by another version of pccl, and this one reads those that begin \
          with `pccl1`: use the same version on all machines"
     )]
     OtherVersion,
-    /// No join string is that long.
+    /// It is longer than any join string.
     #[error(
         "a join string has at most {WORD_MAX} characters, and this has {length}: is it one word?"
     )]
     TooLong {
-        /// Bytes of the text.
+        /// Length of the text in bytes.
         length: usize,
     },
-    /// A character that occurs in none.
+    /// It has a character that occurs in no join string.
     #[error("no join string has a `{}` in it: copy the whole word again", .character.escape_debug())]
     Character {
-        /// The first of them.
+        /// The first such character.
         character: char,
     },
-    /// A character is wrong, missing or too many.
+    /// A character is wrong, missing or superfluous.
     #[error("the join string is incomplete or has a wrong character: copy the whole word again")]
     Damaged,
-    /// It is undamaged, and makes no sense.
+    /// The checksum is right, but the content is not that of a join string.
     #[error("the join string is undamaged but makes no sense: it was not made by pccl")]
     Nonsense,
-    /// None can be made without an address, or with more than four.
+    /// A join string has one to four addresses, and this many were given.
     #[error("a join string has one to four addresses, not {0}")]
     Addresses(usize),
 }
 
 impl JoinString {
-    /// The most addresses of one.
+    /// Maximum number of addresses in a join string.
     pub const ADDRESSES_MAX: usize = 4;
 
-    /// For a master that listens at the addresses, with the secret of one of its invitations.
+    /// A join string for a master at these addresses, with the secret of one of its invitations.
     ///
     /// # Errors
-    /// [`JoinError::Addresses`].
+    /// [`JoinError::Addresses`] if there are none, or more than [`ADDRESSES_MAX`](Self::ADDRESSES_MAX).
     pub fn new(
         via: Via,
         addresses: Vec<Address>,
@@ -153,39 +153,39 @@ impl JoinString {
         })
     }
 
-    /// How to speak to the master.
+    /// The protocol between peers and master.
     #[must_use]
     pub fn via(&self) -> Via {
         self.via
     }
 
-    /// Where the master listens: one to four addresses, to be tried in this order.
+    /// The addresses of the master, one to four. Try them in this order.
     #[must_use]
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 
-    /// Who the master is.
+    /// The public key of the master.
     #[must_use]
     pub fn master(&self) -> PublicKey {
         self.master
     }
 
-    /// What the master is to be shown a [`Proof`](crate::Proof) of.
+    /// The secret of the invitation. Send the master a [`Proof`](crate::Proof) of it, never the secret.
     #[must_use]
     pub fn secret(&self) -> &Secret {
         &self.secret
     }
 
-    /// Whether the text is meant as a join string, not as `host:port`: it begins with `pccl` and a
-    /// digit, and has no colon. Parsing it may still fail.
+    /// Whether the text is meant as a join string and not as `host:port`: it begins with `pccl` and a digit, and has
+    /// no colon. Parsing it may still fail.
     #[must_use]
     pub fn is_meant(text: &str) -> bool {
         let text = text.trim();
         version_digit(text).is_some() && !text.contains(':')
     }
 
-    /// The word. It gives the secret away: print it where the operator looks, and nowhere else.
+    /// The join string as text. It reveals the secret: print it only for the operator.
     #[must_use]
     pub fn to_word(&self) -> Zeroizing<String> {
         let mut others = self.addresses.iter().skip(1).map(Packed::from);
@@ -209,7 +209,7 @@ impl JoinString {
 impl FromStr for JoinString {
     type Err = JoinError;
 
-    /// White space around the word does not count, nor does the case of its letters.
+    /// Ignores surrounding white space and the case of the letters.
     fn from_str(text: &str) -> Result<Self, JoinError> {
         let bytes = unseal(text.trim())?;
         let (content, rest) =
@@ -226,8 +226,8 @@ impl FromStr for JoinString {
     }
 }
 
-/// What stands in a join string. At most four addresses, so that reading it allocates nothing that the
-/// text does not hold.
+/// The content of a join string. It has at most four addresses, so that reading it allocates no more than the length
+/// of the text permits.
 #[derive(Serialize, Deserialize)]
 struct Content<'a> {
     via: Via,
@@ -240,7 +240,7 @@ struct Content<'a> {
     secret: Secret,
 }
 
-/// The content as a word.
+/// Encodes the content as a word.
 fn seal(content: &[u8]) -> Zeroizing<String> {
     let mut bytes = Zeroizing::new(Vec::with_capacity(content.len() + CHECKSUM));
     bytes.extend_from_slice(content);
@@ -252,7 +252,7 @@ fn seal(content: &[u8]) -> Zeroizing<String> {
     word
 }
 
-/// The content of a word.
+/// Decodes the content of a word.
 fn unseal(word: &str) -> Result<Zeroizing<Vec<u8>>, JoinError> {
     match version_digit(word) {
         None => return Err(JoinError::NotAJoinString),
@@ -278,7 +278,7 @@ fn unseal(word: &str) -> Result<Zeroizing<Vec<u8>>, JoinError> {
     Ok(bytes)
 }
 
-/// The digit after `pccl`, in a text that begins so.
+/// The digit after `pccl`, if the text begins like that.
 fn version_digit(text: &str) -> Option<char> {
     let (name, rest) = text.split_at_checked(4)?;
     let digit = rest.chars().next()?;

@@ -1,4 +1,4 @@
-//! The key pair of a process: made anew, or kept in a file.
+//! The key pair of a process: freshly made, or kept in a file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,51 +16,50 @@ use crate::public_key::PublicKey;
 /// The file of [`KeyPair::load_or_create`] in its directory.
 const FILE: &str = "key";
 
-/// What stands before the seed in the PKCS#8 form of an Ed25519 private key (RFC 8410).
+/// The bytes before the seed in the PKCS#8 form of an Ed25519 private key (RFC 8410).
 const PKCS8_PREFIX: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
 
 /// The Ed25519 key pair of a process. Cloning it is cheap.
 ///
-/// The seed is wiped from memory as soon as the pair is made; the private key is then held by the
-/// cryptography library, which wipes it when the last clone is dropped. `Debug` shows the public key
-/// alone.
+/// The seed is wiped from memory as soon as the pair is made. After that the cryptography library holds the private
+/// key, and wipes it when the last clone is dropped. `Debug` shows only the public key.
 #[derive(Clone)]
 pub struct KeyPair {
     public: PublicKey,
     certified: Arc<CertifiedKey>,
 }
 
-/// Why there is no key pair.
+/// Why a key pair cannot be made or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// See there.
+    /// The operating system gave no randomness.
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),
-    /// The file cannot be read or written, or others could have read it.
+    /// The file cannot be read or written, or other users could have read it.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The file holds something else.
+    /// The file does not hold a key.
     #[error(
         "{} holds {bytes} bytes, and a key has 32: name another directory, or delete the file to \
          make another key",
         .file.display()
     )]
     NotAKey {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// How many bytes it holds.
+        /// Its length in bytes.
         bytes: usize,
     },
-    /// The cryptography library does not take the key.
+    /// The cryptography library rejects the key.
     #[error("the key cannot be used: {0}")]
     Unusable(rustls::Error),
 }
 
 impl KeyPair {
-    /// Another key pair, for as long as this process lives.
+    /// A fresh key pair, which ends with this process.
     ///
     /// # Errors
     /// [`KeyError::NoRandomness`].
@@ -68,11 +67,11 @@ impl KeyPair {
         Self::from_seed(&*random()?)
     }
 
-    /// The key pair of this process, for all its transports: made when it is first asked for, and the same
-    /// from then on. So whoever reconnects is who it was, and takes no other use of its invitation.
+    /// The key pair of this process, shared by all its transports. It is made by the first call, and stays the same.
+    /// So a peer that reconnects has the same key, and takes no other use of its invitation.
     ///
     /// # Errors
-    /// [`KeyError::NoRandomness`]; asking again may succeed.
+    /// [`KeyError::NoRandomness`]. A later call may succeed.
     pub fn of_process() -> Result<&'static Self, KeyError> {
         static OF_PROCESS: OnceLock<KeyPair> = OnceLock::new();
         match OF_PROCESS.get() {
@@ -84,9 +83,9 @@ impl KeyPair {
         }
     }
 
-    /// The key pair of a directory. The directory and the file in it are made where they are missing,
-    /// for their owner alone. The file is the seed of 32 bytes. Blocks the thread while it reads and
-    /// writes; processes that do this at the same moment get the same key.
+    /// The key pair of a directory. If the directory or its file is missing, it is created for its owner only. The
+    /// file holds the seed of 32 bytes. Blocks the thread while it reads and writes. Processes that call this at the
+    /// same time get the same key.
     ///
     /// ```
     /// # let here = std::env::temp_dir().join(format!("pccl-trust-key-doc-{}", std::process::id()));
@@ -100,7 +99,7 @@ impl KeyPair {
     /// ```
     ///
     /// # Errors
-    /// [`KeyError`], among them a file that users other than its owner may read.
+    /// [`KeyError`], also if users other than its owner may read the file.
     pub fn load_or_create(directory: impl AsRef<Path>) -> Result<Self, KeyError> {
         let directory = directory.as_ref();
         private_file::make_directory(directory)?;
@@ -118,7 +117,7 @@ impl KeyPair {
         Self::from_seed(&seed)
     }
 
-    /// The public half.
+    /// The public key.
     #[must_use]
     pub fn public_key(&self) -> PublicKey {
         self.public
@@ -156,7 +155,7 @@ impl KeyPair {
         })
     }
 
-    /// What is presented in a handshake, and what signs it.
+    /// The key as a handshake presents it, with its signer.
     pub(crate) fn certified(&self) -> Arc<CertifiedKey> {
         Arc::clone(&self.certified)
     }

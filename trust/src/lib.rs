@@ -1,11 +1,11 @@
-//! Who is at the other end, and whether it may come in: keys, TLS configurations, join strings and
-//! invitations, for the transports that encrypt and for the master.
+//! Authentication and admission: keys, TLS configurations, join strings and invitations, for the transports that
+//! encrypt and for the master.
 //!
-//! There is no authority and there are no certificates. Every process has an Ed25519 key pair
-//! ([`KeyPair`]), and its [`PublicKey`] is who it is. Both ends of every connection prove theirs in the
-//! handshake, as raw public keys of RFC 7250. A peer knows its master's key from a [`JoinString`], and
-//! shows its master, with a [`Proof`], that it has the string's [`Secret`], which is never sent. The
-//! master keeps [`Invitations`], and introduces the peers to one another by their keys.
+//! There is no certificate authority, and there are no certificates. Every process has an Ed25519 key pair
+//! ([`KeyPair`]), and its [`PublicKey`] identifies it. Both ends of every connection prove their keys in the
+//! handshake, as raw public keys of RFC 7250. A peer knows its master's key from a [`JoinString`]. It sends the
+//! master a [`Proof`] that it has the string's [`Secret`], which is never sent. The master keeps [`Invitations`], and
+//! tells each peer the keys of the others.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -54,22 +54,22 @@
 //!
 //! | file | what it is for |
 //! |---|---|
-//! | `public_key` | [`PublicKey`]: who somebody is |
-//! | `key_pair` | [`KeyPair`], made anew or kept in a file |
+//! | `public_key` | [`PublicKey`]: the identity of a process |
+//! | `key_pair` | [`KeyPair`], freshly made or kept in a file |
 //! | `provider` | the cryptography library, the cipher suites, randomness |
 //! | `tls` | [`client_config`], [`server_config`] |
-//! | `verifier` | what is asked of a key in a handshake |
-//! | `session` | what is known after a handshake: [`established`] |
-//! | `secret`, `proof` | [`Secret`], and the [`Proof`] that one has it |
+//! | `verifier` | checking keys in a handshake |
+//! | `session` | the results of a handshake: [`established`] |
+//! | `secret`, `proof` | [`Secret`], and the [`Proof`] that a peer has it |
 //! | `join`, `address` | [`JoinString`], [`Address`] |
-//! | `invitations` | [`Invitations`]: whom a master lets in, and the file of it |
-//! | `private_file` | files that their owner alone may read |
+//! | `invitations` | [`Invitations`]: the peers that a master admits, and their file |
+//! | `private_file` | files that only their owner may read |
 //! | `base32` | bytes as text |
 //!
-//! # What stays in memory
+//! # Secrets in memory
 //!
-//! Seeds, secrets and what is derived from them are wiped where this crate keeps them. What the compiler
-//! moves over the stack meanwhile is not.
+//! This crate wipes the seeds and secrets that it keeps, and what it derives from them. It does not wipe copies that
+//! the compiler leaves on the stack.
 
 #![forbid(unsafe_code)]
 

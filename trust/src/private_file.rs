@@ -1,5 +1,4 @@
-//! Files that their owner alone may read: keys and secrets. They are replaced as a whole or not at all,
-//! by one process at a time.
+//! Files that only their owner may read: keys and secrets. A file is replaced atomically, by one process at a time.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
@@ -9,20 +8,20 @@ use std::time::{Duration, Instant};
 
 use zeroize::Zeroizing;
 
-/// How long another process may hold a directory's lock. It holds it for a few writes.
+/// How long to wait for the lock of a directory. Another process holds it for a few writes.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 const LOCK_POLL: Duration = Duration::from_millis(5);
 
-/// A file that cannot be used.
+/// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// It, or its directory, could not be read or written.
+    /// The file, or its directory, could not be read or written.
     #[error("cannot use {}: {error}", .file.display())]
     Io {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// Users other than its owner may read or change it.
@@ -32,26 +31,26 @@ pub enum FileError {
         file = .file.display()
     )]
     OpenToOthers {
-        /// Which.
+        /// The file.
         file: PathBuf,
         /// Its permissions.
         mode: u32,
     },
-    /// It is longer than such a file can be.
+    /// The file is longer than such a file can be.
     #[error("{} is longer than the {limit} bytes that it may have", .file.display())]
     TooLong {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// The most bytes.
+        /// The maximum length in bytes.
         limit: usize,
     },
-    /// Another process does not let go of the directory.
+    /// Another process holds the lock of the directory.
     #[error(
         "another process has held {} for {} s: is one stopped there?",
         .file.display(), LOCK_PATIENCE.as_secs()
     )]
     Locked {
-        /// The file that is locked.
+        /// The lock file.
         file: PathBuf,
     },
 }
@@ -61,7 +60,7 @@ fn cannot(file: &Path) -> impl FnOnce(io::Error) -> FileError {
     |error| FileError::Io { file, error }
 }
 
-/// Makes a directory for its owner alone, unless it is there.
+/// Creates a directory for its owner only, unless it exists.
 pub(crate) fn make_directory(directory: &Path) -> Result<(), FileError> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -70,9 +69,9 @@ pub(crate) fn make_directory(directory: &Path) -> Result<(), FileError> {
     builder.create(directory).map_err(cannot(directory))
 }
 
-/// Opens a file for reading; `None` where there is none.
+/// Opens a file for reading. `None` if it does not exist.
 ///
-/// What is asked about permissions is the open file, so nobody can exchange it afterwards.
+/// The permissions are those of the open file, so the file cannot be exchanged after the check.
 pub(crate) fn open(path: &Path) -> Result<Option<File>, FileError> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -91,12 +90,12 @@ pub(crate) fn open(path: &Path) -> Result<Option<File>, FileError> {
     Ok(Some(file))
 }
 
-/// What is known of an open file.
+/// The metadata of an open file.
 pub(crate) fn metadata(file: &File, path: &Path) -> Result<Metadata, FileError> {
     file.metadata().map_err(cannot(path))
 }
 
-/// All bytes of a file, which is at most `limit` bytes long.
+/// All bytes of a file, which has at most `limit` bytes.
 pub(crate) fn read(
     mut file: &File,
     path: &Path,
@@ -118,8 +117,8 @@ pub(crate) fn read(
     Ok(bytes)
 }
 
-/// Puts a file with these bytes in the place of the one that is there, if any. Readers see the old one
-/// or the new one, also after a power failure. Only for who holds the directory's [`Lock`].
+/// Replaces a file, if there is one, by these bytes. Readers see either the old or the new file, even after a power
+/// failure. The caller must hold the directory's [`Lock`].
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let draft = path.with_extension("draft");
     // Left by a process that died here; its permissions are not known.
@@ -146,7 +145,7 @@ fn options() -> OpenOptions {
     options
 }
 
-/// Only then a rename outlives a power failure. Elsewhere than on Unix a directory cannot be opened.
+/// Without it a rename may be lost in a power failure. On systems other than Unix a directory cannot be opened.
 fn sync_directory(file: &Path) -> io::Result<()> {
     #[cfg(unix)]
     if let Some(directory) = file.parent() {
@@ -157,12 +156,12 @@ fn sync_directory(file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The right to change a directory's files, until it is dropped. A process that dies gives it back.
+/// Permission to change a directory's files until it is dropped. If the process dies, the lock is released.
 #[derive(Debug)]
 pub(crate) struct Lock(#[expect(dead_code, reason = "held for its lock")] File);
 
 impl Lock {
-    /// Blocks the thread until nobody else has it, up to [`LOCK_PATIENCE`].
+    /// Blocks the thread until no other process holds the lock, for up to [`LOCK_PATIENCE`].
     pub(crate) fn take(directory: &Path) -> Result<Self, FileError> {
         let path = directory.join("lock");
         let file = options().create(true).open(&path).map_err(cannot(&path))?;

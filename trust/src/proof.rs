@@ -1,4 +1,4 @@
-//! Showing that one has a secret without sending it.
+//! Proving possession of a secret without sending it.
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::public_key::PublicKey;
 use crate::secret::Secret;
 
-/// Says what a proof is for, so that no other use of the same secret makes the same bytes.
+/// Names the purpose of a proof, so that no other use of the same secret gives the same bytes.
 const PURPOSE: &[u8] = b"pccl join proof v1";
 
-/// 32 bytes that both ends of a connection can compute, and nobody else: the exporter of its handshake
-/// (RFC 8446, section 7.5), under [`LABEL`](Self::LABEL) and without a context.
+/// 32 bytes that only the two ends of a connection can compute: the exporter of its handshake (RFC 8446, section
+/// 7.5), under [`LABEL`](Self::LABEL) and without a context.
 ///
-/// [`established`](crate::established) has it from a connection of rustls. Of one of quinn:
+/// [`established`](crate::established) returns it for a connection of rustls. For a connection of quinn call
 /// `connection.export_keying_material(&mut bytes, ChannelBinding::LABEL, &[])`.
 pub struct ChannelBinding(Zeroizing<[u8; 32]>);
 
 impl ChannelBinding {
-    /// The label under which it is exported.
+    /// The label of the export.
     pub const LABEL: &'static [u8] = b"EXPORTER-pccl-join";
 
-    /// The bytes. Who knows them can prove nothing without the secret, and no more on another connection.
+    /// The bytes. They prove nothing without the secret, and are useless on another connection.
     #[must_use]
     pub fn expose(&self) -> &[u8; 32] {
         &self.0
@@ -48,10 +48,10 @@ impl fmt::Debug for ChannelBinding {
     }
 }
 
-/// Shows that the holder of a key has a secret, on one connection.
+/// Proves, on one connection, that the holder of a key has a secret.
 ///
-/// It is worth nothing to anybody else: on another connection, or from the holder of another key, it is
-/// wrong. Two proofs are compared in a time that does not depend on their bits.
+/// It is useless to anybody else: on another connection, or with another key, it is wrong. Comparing two proofs takes
+/// a time that does not depend on their bits.
 ///
 /// ```
 /// use pccl_trust::{ChannelBinding, Proof, PublicKey, Secret};
@@ -69,7 +69,7 @@ impl fmt::Debug for ChannelBinding {
 pub struct Proof(blake3::Hash);
 
 impl Proof {
-    /// The proof of `prover`, whose key the other end has seen proven on the connection of `binding`.
+    /// The proof by `prover`, whose key the other end has verified on the connection of `binding`.
     #[must_use]
     pub fn new(secret: &Secret, binding: &ChannelBinding, prover: &PublicKey) -> Self {
         let mut hasher = blake3::Hasher::new_keyed(secret.expose());

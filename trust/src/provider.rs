@@ -1,5 +1,5 @@
-//! The cryptography under TLS and QUIC: one provider, named wherever a configuration is made, so that
-//! it does not matter which providers other crates of a program bring.
+//! The cryptography for TLS and QUIC. Every configuration names this provider, so that providers which other crates
+//! of a program install have no effect.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};
 use zeroize::Zeroizing;
 
-/// The system has no randomness to give, so no key and no secret can be made.
+/// The operating system gave no randomness, so no key and no secret can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the system's random source failed: no key and no secret can be made on this machine")]
 pub struct NoRandomness;
 
-/// Cipher suites and key exchanges of TLS 1.3, the preferred first.
+/// Cipher suites and key exchanges of TLS 1.3, in order of preference.
 ///
-/// AES-128 before AES-256, because it is faster and nothing here is broken by 2^128 guesses. The hybrid
-/// key exchange first, so that what is recorded today stays closed to a quantum computer of tomorrow.
+/// AES-128 comes before AES-256, because it is faster, and nothing here is broken by 2^128 guesses. The hybrid key
+/// exchange comes first, so that traffic recorded today stays closed to a quantum computer of tomorrow.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(CryptoProvider {
         cipher_suites: vec![

@@ -1,4 +1,4 @@
-//! Who somebody is: an Ed25519 public key, and its forms on the wire and in text.
+//! The identity of a process: an Ed25519 public key, and its forms on the wire and in text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,22 +8,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::base32;
 
-/// What stands before the key in the SubjectPublicKeyInfo of an Ed25519 key (RFC 8410).
+/// The bytes before the key in the SubjectPublicKeyInfo of an Ed25519 key (RFC 8410).
 const SPKI_PREFIX: [u8; 12] = [
     0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
 ];
 
-/// What stands after the key in a server name. No name under `.invalid` can ever be looked up
-/// (RFC 2606).
+/// The suffix of the key in a server name. No name under `.invalid` can be resolved (RFC 2606).
 const NAME_SUFFIX: &str = ".pccl.invalid";
 
 /// Characters of [`PublicKey`]'s short form: 80 bits, too many to make another key that looks the same.
 const SHORT: usize = 16;
 
-/// The Ed25519 public key of a process, by which everybody knows it.
+/// The Ed25519 public key of a process, which identifies it.
 ///
-/// The text of `Display` is short, for people and logs. [`full`](Self::full) is the whole key, which
-/// [`FromStr`] reads.
+/// `Display` writes a short form, for people and logs. [`full`](Self::full) is the whole key, which [`FromStr`]
+/// parses.
 ///
 /// ```
 /// use pccl_trust::PublicKey;
@@ -54,7 +53,7 @@ impl PublicKey {
         base32::encode(&self.0).to_string()
     }
 
-    /// The name under which a client dials the holder of this key, in TLS and in QUIC: the verifier of
+    /// The name with which a client dials the holder of this key, in TLS and in QUIC. The verifier of
     /// [`client_config`](crate::client_config) takes the expected key from it. It is not sent.
     ///
     /// ```
@@ -68,7 +67,7 @@ impl PublicKey {
         format!("{}{NAME_SUFFIX}", base32::encode(&self.0).as_str())
     }
 
-    /// The key that a name of [`server_name`](Self::server_name) holds.
+    /// The key in a name of [`server_name`](Self::server_name).
     pub(crate) fn from_server_name(name: &ServerName<'_>) -> Option<Self> {
         let ServerName::DnsName(name) = name else {
             return None;
@@ -77,12 +76,12 @@ impl PublicKey {
         base32::decode_array(text).map(Self)
     }
 
-    /// The key as it travels in a handshake: a SubjectPublicKeyInfo.
+    /// The key as a handshake carries it: a SubjectPublicKeyInfo.
     pub(crate) fn to_spki(self) -> Vec<u8> {
         [SPKI_PREFIX.as_slice(), &self.0].concat()
     }
 
-    /// The key of a SubjectPublicKeyInfo; `None` if it is of another kind, or has other bytes around it.
+    /// The key of a SubjectPublicKeyInfo. `None` if it is of another kind, or has extra bytes.
     pub(crate) fn from_spki(spki: &[u8]) -> Option<Self> {
         let key = spki.strip_prefix(&SPKI_PREFIX)?;
         key.try_into().ok().map(Self)

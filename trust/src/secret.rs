@@ -7,16 +7,16 @@ use zeroize::Zeroizing;
 
 use crate::provider::{NoRandomness, random};
 
-/// 256 random bits, known to a master and to those it has invited. They are never sent: a
-/// [`Proof`](crate::Proof) shows that somebody has them.
+/// 256 random bits, known to a master and the peers that it has invited. They are never sent: a
+/// [`Proof`](crate::Proof) shows that a peer has them.
 ///
-/// Wiped from memory when it is dropped. `Debug` does not show it. Two secrets are compared in a time
-/// that does not depend on their bits.
+/// It is wiped from memory on drop. `Debug` hides it. Comparing two secrets takes a time that does not depend on
+/// their bits.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<[u8; 32]>);
 
 impl Secret {
-    /// A secret that nobody has had before.
+    /// A fresh random secret.
     ///
     /// # Errors
     /// [`NoRandomness`].
@@ -24,7 +24,7 @@ impl Secret {
         random().map(Self)
     }
 
-    /// The bits themselves, for who must store or hand on the secret.
+    /// The bits, to store or pass on the secret.
     #[must_use]
     pub fn expose(&self) -> &[u8; 32] {
         &self.0
@@ -52,7 +52,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// For `#[serde(with = ..)]`, so that only who means it writes a secret down.
+/// For `#[serde(with = ..)]`, so that a secret is serialized only on purpose.
 pub(crate) mod exposed {
     use super::{Deserialize, Deserializer, Secret, Serialize, Serializer};
 

@@ -1,5 +1,4 @@
-//! What is known once a handshake is over: who is at the other end, and what belongs to this connection
-//! alone.
+//! The results of a handshake: the identity of the other end, and the channel binding.
 
 use rustls::ConnectionCommon;
 use rustls::pki_types::CertificateDer;
@@ -9,38 +8,38 @@ use crate::proof::ChannelBinding;
 use crate::public_key::PublicKey;
 use crate::tls::ALPN;
 
-/// Who is at the other end is not proven.
+/// The identity of the other end is not proved. Do not use the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unproven {
     /// The handshake is not over.
     #[error("the handshake is not over")]
     Handshaking,
-    /// The other end did not say that it speaks this protocol.
+    /// The other end did not agree to this protocol.
     #[error("the other end does not speak `pccl/1`: is it another program?")]
     NoProtocol,
-    /// The other end has shown no key.
+    /// The other end has presented no key.
     #[error("the other end has shown no key")]
     NoKey,
-    /// The other end has shown something that is not one raw Ed25519 key.
+    /// The other end has presented something other than one raw Ed25519 key.
     #[error("the other end has shown something other than one raw Ed25519 key")]
     NotARawKey,
-    /// Nothing could be derived that belongs to this connection alone.
+    /// The channel binding could not be exported.
     #[error("no channel binding can be had from this connection")]
     NoBinding,
 }
 
-/// What a finished handshake has established.
+/// The results of a finished handshake.
 #[derive(Debug)]
 pub struct Established {
-    /// Who is at the other end.
+    /// The key of the other end.
     pub peer: PublicKey,
-    /// What [`Proof`](crate::Proof)s of this connection are bound to.
+    /// The channel binding, to which [`Proof`](crate::Proof)s on this connection are bound.
     pub binding: ChannelBinding,
 }
 
-/// The key that the other end has proven, from what the connection keeps as its certificates: rustls'
-/// `peer_certificates()`, or quinn's `peer_identity()` as `Vec<CertificateDer>`.
+/// The key that the other end has proved, taken from the connection's certificates: rustls' `peer_certificates()`, or
+/// quinn's `peer_identity()` as `Vec<CertificateDer>`.
 ///
 /// # Errors
 /// [`Unproven::NoKey`], [`Unproven::NotARawKey`].
@@ -52,9 +51,9 @@ pub fn peer_key(certificates: Option<&[CertificateDer<'_>]>) -> Result<PublicKey
     }
 }
 
-/// Whether the other end has agreed to speak [`ALPN`].
+/// Checks that the other end has agreed to [`ALPN`].
 ///
-/// A server of rustls refuses a client that offers other protocols, but not one that offers none.
+/// A rustls server refuses a client that offers other protocols, but not one that offers none.
 ///
 /// # Errors
 /// [`Unproven::NoProtocol`].
@@ -65,8 +64,8 @@ pub fn check_alpn(agreed: Option<&[u8]>) -> Result<(), Unproven> {
     }
 }
 
-/// [`check_alpn`] and [`peer_key`] in one, for connections that are not a [`ConnectionCommon`].
-/// Only meaningful once the handshake is over.
+/// [`check_alpn`] and [`peer_key`] in one, for connections that are not a [`ConnectionCommon`]. Meaningful only after
+/// the handshake.
 ///
 /// # Errors
 /// [`Unproven`].
@@ -78,10 +77,10 @@ pub fn proven_peer(
     peer_key(certificates)
 }
 
-/// Everything that must be known about a connection of rustls' buffered interface before it is used.
+/// All checks that a connection of rustls' buffered interface needs before it is used.
 ///
 /// # Errors
-/// [`Unproven`].
+/// [`Unproven`]. Close the connection.
 pub fn established<Side>(connection: &ConnectionCommon<Side>) -> Result<Established, Unproven> {
     if connection.is_handshaking() {
         return Err(Unproven::Handshaking);

@@ -1,4 +1,4 @@
-//! How both ends of a connection are configured, over TCP and over QUIC alike.
+//! TLS configurations of both ends, for TCP and QUIC.
 
 use std::sync::Arc;
 
@@ -11,21 +11,20 @@ use crate::key_pair::KeyPair;
 use crate::provider::provider;
 use crate::verifier::RawKeys;
 
-/// What both ends must agree to speak (ALPN).
+/// The ALPN protocol that both ends must agree on.
 pub const ALPN: &[u8] = b"pccl/1";
 
-/// The configuration of who dials: TLS 1.3 alone, raw public keys on both sides, no resumption, no early
-/// data, and the other end's key taken from the name that is dialled
-/// ([`PublicKey::server_name`](crate::PublicKey::server_name)). One configuration serves for everybody
-/// who is dialled.
+/// The configuration of the end that dials: TLS 1.3 only, raw public keys on both sides, no resumption, no early
+/// data. The expected key of the other end comes from the name that is dialled
+/// ([`PublicKey::server_name`](crate::PublicKey::server_name)), so one configuration serves for all destinations.
 ///
-/// The name is not sent, so an eavesdropper does not read who is dialled.
+/// The name is not sent, so an eavesdropper does not learn who is dialled.
 ///
-/// A client that has finished its handshake is not yet accepted: the server may still refuse its key.
-/// Only bytes from the server show that it did not.
+/// After its handshake a client is not accepted yet: the server may still refuse its key. Only bytes from the server
+/// show that it did not.
 ///
 /// # Errors
-/// None that a working cryptography library returns.
+/// None with a working cryptography library.
 pub fn client_config(own: &KeyPair) -> Result<ClientConfig, Error> {
     let provider = provider();
     let verifier = RawKeys::new(provider.signature_verification_algorithms);
@@ -43,12 +42,12 @@ pub fn client_config(own: &KeyPair) -> Result<ClientConfig, Error> {
     Ok(config)
 }
 
-/// The configuration of who is dialled. A client must prove a key, but any key will do: ask
-/// [`established`](crate::established) or [`proven_peer`](crate::proven_peer) whose it is, and whether
-/// the client speaks [`ALPN`], before any of its bytes are believed.
+/// The configuration of the end that accepts. A client must prove a key, but any key is taken. Before you trust any
+/// of its bytes, get the key from [`established`](crate::established) or [`proven_peer`](crate::proven_peer), which
+/// also check that the client speaks [`ALPN`].
 ///
 /// # Errors
-/// None that a working cryptography library returns.
+/// None with a working cryptography library.
 pub fn server_config(own: &KeyPair) -> Result<ServerConfig, Error> {
     let provider = provider();
     let verifier = RawKeys::new(provider.signature_verification_algorithms);

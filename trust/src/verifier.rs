@@ -1,5 +1,5 @@
-//! What is asked of a key in a handshake: that it is the expected one (by who dials), that it is an
-//! Ed25519 key at all (by who is dialled), and by both that its holder has signed this very handshake.
+//! Checking keys in a handshake. The client checks that the key is the expected one, the server that it is an Ed25519
+//! key at all, and both that its holder has signed this very handshake.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use rustls::{
 
 use crate::public_key::PublicKey;
 
-/// Somebody else answered at the address, or an impostor: the handshake was refused. It is inside of
-/// the [`rustls::Error`] of a handshake.
+/// Another process, or an impostor, answered at the address, and the handshake was refused. It is inside the
+/// [`rustls::Error`] of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the other end proved the key {found} where {expected} was expected: either another run uses \
      this address, or somebody is in between"
 )]
 pub struct WrongKey {
-    /// Whom the dialled name stands for.
+    /// The key in the dialled name.
     pub expected: PublicKey,
-    /// Who answered.
+    /// The key of the process that answered.
     pub found: PublicKey,
 }
 
-/// Both roles' verifier.
+/// The verifier of both roles.
 #[derive(Debug)]
 pub(crate) struct RawKeys {
     algorithms: WebPkiSupportedAlgorithms,
@@ -50,7 +50,7 @@ impl RawKeys {
     }
 }
 
-/// The one key that was presented. A chain is no raw key.
+/// The one key that was presented. A certificate chain is not a raw key.
 fn presented(
     key: &CertificateDer<'_>,
     chain: &[CertificateDer<'_>],
@@ -116,8 +116,8 @@ impl ClientCertVerifier for RawKeys {
         &[]
     }
 
-    /// Any key will do here: whether its holder may come in is decided above the transport, where a
-    /// refusal can have a reason.
+    /// Takes any key: whether its holder is admitted is decided above the transport, where a refusal can carry a
+    /// reason.
     fn verify_client_cert(
         &self,
         end_entity: &CertificateDer<'_>,

@@ -12,71 +12,71 @@ use crate::id::ProtocolVersion;
 use crate::master::{Master, MasterConfig};
 use crate::peer::{Peer, PeerConfig};
 
-/// A log whose header is in order.
+/// A log with a valid header.
 #[derive(Clone, Debug)]
 pub enum Log<'a> {
-    /// Of a master.
+    /// The log of a master.
     Master {
-        /// What it was made from.
+        /// The configuration of the machine.
         config: MasterConfig,
-        /// What happened to it.
+        /// The records.
         records: Records<'a, Master>,
     },
-    /// Of a peer.
+    /// The log of a peer.
     Peer {
-        /// What it was made from.
+        /// The configuration of the machine.
         config: PeerConfig,
-        /// What happened to it.
+        /// The records.
         records: Records<'a, Peer>,
     },
 }
 
-/// One input, and what the machine said to it.
+/// One input, and the outputs of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Record<I, O> {
-    /// What happened.
+    /// The input.
     pub input: I,
-    /// What the machine gave out for it, in order.
+    /// The outputs, in order.
     pub outputs: Vec<O>,
 }
 
-/// A record of this machine's log.
+/// A record of the log of machine `M`.
 pub type RecordOf<M> = Record<<M as Machine>::Input, <M as Machine>::Output>;
 
-/// Where and how a log differs from everything that is ever written. Nothing from there on is of use.
+/// Where and how a log is damaged. Do not use anything from there on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{} at byte {at}: {damage}", Place(*.record))]
 pub struct LogError {
-    /// In which record, counted from one; zero: in the header.
+    /// The number of the record, from one. Zero: the header.
     pub record: u64,
-    /// Where the frame begins, as an offset into the log; zero for what comes before the first frame.
+    /// The offset of the frame in the log. Zero for the bytes before the first frame.
     pub at: usize,
-    /// What is wrong there.
+    /// The kind of damage.
     pub damage: Damage,
 }
 
-/// What is wrong with a log.
+/// The damage of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Damage {
-    /// It does not begin as a log.
+    /// It is not a log.
     #[error("this is no log")]
     NotALog,
-    /// It is in another format than this build reads: replay it with the build that wrote it.
+    /// It has another format than this build reads. Replay it with the build that wrote it.
     #[error("this is a log in format {found}, this build reads format {FORMAT}")]
     OtherFormat {
         /// Its format.
         found: u16,
     },
-    /// Its machine spoke another version of the protocol: replay it with the build that wrote it.
+    /// Its machine spoke another version of the protocol. Replay it with the build that wrote it.
     #[error("its machine spoke protocol version {found}, this build speaks {}", ProtocolVersion::CURRENT.0)]
     OtherProtocol {
-        /// That version.
+        /// Its version.
         found: u16,
     },
-    /// It ends before its configuration does: nothing can be replayed.
+    /// It ends before the end of its configuration. Nothing can be replayed.
     #[error("the log ends within its header")]
     CutHeader,
-    /// A length and its inverse do not fit.
+    /// A length and its inverse do not match.
     #[error("the length of the record was changed")]
     BadLength,
     /// A length that no writer writes.
@@ -85,17 +85,17 @@ pub enum Damage {
         /// The length.
         length: usize,
     },
-    /// A byte was changed, or a record before this one is missing or not in its place.
+    /// A byte was changed, or an earlier record is missing or misplaced.
     #[error(
         "the checksum does not fit: a byte was changed, or records are missing or out of place"
     )]
     BadChecksum,
-    /// The bytes are those that were written, and do not say what they should.
+    /// The bytes are those that were written, but cannot be decoded.
     #[error("the record makes no sense to this build")]
     Undecodable,
 }
 
-/// Says which record in words.
+/// Describes a record in words.
 struct Place(u64);
 
 impl fmt::Display for Place {
@@ -110,7 +110,7 @@ impl fmt::Display for Place {
 /// Reads the header of a log.
 ///
 /// # Errors
-/// It is no log, is damaged, or comes from another build.
+/// The bytes are not a log, are damaged, or come from another build.
 pub fn open(bytes: &[u8]) -> Result<Log<'_>, LogError> {
     let broken = |at, damage| LogError {
         record: 0,
@@ -141,7 +141,7 @@ pub fn open(bytes: &[u8]) -> Result<Log<'_>, LogError> {
     }
 }
 
-/// Checks what comes before the first frame; returns what comes after it.
+/// Checks the bytes before the first frame, and returns those after it.
 fn preamble(bytes: &[u8]) -> Result<&[u8], Damage> {
     let known = MAGIC
         .iter()
@@ -163,19 +163,19 @@ fn preamble(bytes: &[u8]) -> Result<&[u8], Damage> {
     Ok(rest)
 }
 
-/// One value, and nothing left over.
+/// Decodes one value, with no bytes left over.
 fn exactly<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
     let (value, rest) = postcard::take_from_bytes(body).ok()?;
     rest.is_empty().then_some(value)
 }
 
-/// The frames that have not been read yet. `Debug` hides the bytes, which hold secrets.
+/// The frames that were not read yet. `Debug` hides the bytes, which hold secrets.
 #[derive(Clone, Copy)]
 struct Frames<'a> {
     rest: &'a [u8],
-    /// Where `rest` begins in the log.
+    /// The offset of `rest` in the log.
     at: usize,
-    /// The hash that ended the frame before.
+    /// The hash at the end of the previous frame.
     hash: u64,
 }
 
@@ -187,7 +187,7 @@ impl fmt::Debug for Frames<'_> {
 }
 
 impl<'a> Frames<'a> {
-    /// The next body, checked; `None` where no whole frame is left.
+    /// The next body, checked. `None` if no whole frame is left.
     fn next_frame(&mut self) -> Result<Option<&'a [u8]>, Damage> {
         let Some((head, rest)) = self.rest.split_first_chunk::<HEAD_BYTES>() else {
             return Ok(None);
@@ -221,7 +221,7 @@ fn length_of(head: [u8; HEAD_BYTES]) -> Result<usize, Damage> {
     Ok(length)
 }
 
-/// The records of a log, one after the other. After an error there are none.
+/// Iterates over the records of a log. It ends after an error.
 #[derive(Clone, Debug)]
 pub struct Records<'a, M> {
     frames: Frames<'a>,
@@ -240,8 +240,8 @@ impl<'a, M: Machine> Records<'a, M> {
         }
     }
 
-    /// Bytes that have not been read. Where the iterator has ended without an error, those of a
-    /// record that was being written when the process ended: what they say is not known.
+    /// Number of bytes that were not read. If the iterator has ended without an error, they belong to a record that
+    /// was being written when the process ended; it cannot be decoded.
     #[must_use]
     pub const fn unread(&self) -> usize {
         self.frames.rest.len()

@@ -10,17 +10,17 @@ use serde::Serialize;
 use super::{BODY_MAX, FORMAT, HEAD_BYTES, MAGIC, Machine, chain};
 use crate::id::ProtocolVersion;
 
-/// Between two records an encoder keeps at most this much memory.
+/// Maximum number of bytes of memory that an encoder keeps between two records.
 const KEEP_BYTES: usize = 64 * 1024;
 
-/// Writes the log of one machine. Whoever drives the machine lets it make every step through
-/// [`step`](Self::step), and appends all bytes that it gets, in order.
+/// Writes the log of one machine. The driver lets the machine take every step through [`step`](Self::step), and
+/// appends all returned bytes to the log, in order.
 ///
 /// `Debug` hides the bytes, which hold secrets.
 #[derive(Clone)]
 pub struct Encoder<M> {
     bytes: Vec<u8>,
-    /// The hash that ends the last frame.
+    /// The hash at the end of the last frame.
     hash: u64,
     machine: PhantomData<fn() -> M>,
 }
@@ -31,25 +31,25 @@ impl<M> fmt::Debug for Encoder<M> {
     }
 }
 
-/// Why a record is missing from a log. What comes later makes no sense without it: end the log.
+/// Why a record cannot be written. Later records make no sense without it: end the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum NotRecorded {
-    /// No reader would take it.
+    /// The record is longer than any reader accepts.
     #[error("a record of {length} bytes is longer than the {BODY_MAX} allowed")]
     TooLong {
         /// Its length in bytes.
         length: usize,
     },
-    /// A value has no form in postcard. None of the machines' types has such values.
+    /// A value has no postcard form. No type of the machines has such values.
     #[error("a record has no encoding")]
     Unrepresentable,
 }
 
 impl<M: Machine> Encoder<M> {
-    /// Begins the log of a machine made from this; then [`header`](Self::header) is what to write first.
+    /// Starts the log of a machine with this configuration. Write the [`header`](Self::header) first.
     ///
     /// # Errors
-    /// The configuration cannot be written down: nothing can be recorded.
+    /// The configuration cannot be encoded. Do not record this machine.
     pub fn new(config: &M::Config) -> Result<Self, NotRecorded> {
         let mut encoder = Self {
             bytes: Vec::new(),
@@ -67,17 +67,17 @@ impl<M: Machine> Encoder<M> {
         Ok(encoder)
     }
 
-    /// What a log begins with. Valid until the first step.
+    /// The start of the log. Valid until the first step.
     #[must_use]
     pub fn header(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Lets the machine apply the input and append its outputs to `out`, and gives the bytes of the
-    /// record. What `out` held before is no part of it.
+    /// Lets the machine apply the input and append its outputs to `out`, and returns the bytes of the record. The
+    /// record excludes what `out` held before.
     ///
     /// # Errors
-    /// There is no record of this step. The machine has made it all the same, and `out` has its outputs.
+    /// There is no record of this step. The machine has taken the step nevertheless, and `out` has its outputs.
     pub fn step(
         &mut self,
         machine: &mut M,
@@ -96,7 +96,7 @@ impl<M: Machine> Encoder<M> {
         Ok(&self.bytes)
     }
 
-    /// Leaves room for a head. Returns where.
+    /// Leaves room for a head, and returns its position.
     fn begin_frame(&mut self) -> usize {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(&[0; HEAD_BYTES]);
@@ -109,7 +109,7 @@ impl<M: Machine> Encoder<M> {
         Ok(())
     }
 
-    /// Fills in the head and appends the hash.
+    /// Writes the head and appends the hash.
     fn end_frame(&mut self, at: usize) -> Result<(), NotRecorded> {
         let length = self.bytes.len().saturating_sub(at + HEAD_BYTES);
         let short = u32::try_from(length).ok().filter(|_| length <= BODY_MAX);

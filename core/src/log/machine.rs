@@ -1,4 +1,4 @@
-//! What can be recorded and replayed.
+//! The machines that can be recorded and replayed.
 
 use alloc::vec::Vec;
 use core::fmt::Debug;
@@ -11,23 +11,23 @@ use crate::peer::{Peer, PeerConfig, PeerInput, PeerOutput};
 
 /// A pure machine: the same inputs in the same order give the same outputs.
 pub trait Machine: Clone {
-    /// What it is made from.
+    /// The configuration from which it is made.
     type Config: Serialize + DeserializeOwned;
-    /// A fact that happens to it.
+    /// An event that the driver reports to it.
     type Input: Serialize + DeserializeOwned + Debug;
-    /// What its driver has to do.
+    /// An order to its driver.
     type Output: Serialize + DeserializeOwned + Debug + PartialEq;
 
-    /// Its name, for files and reports.
+    /// Its name in files and reports.
     const NAME: &'static str;
 
     /// The first byte of a log of such a machine.
     const KIND: u8;
 
-    /// A machine to which nothing has happened.
+    /// A machine in its initial state.
     fn begin(config: Self::Config) -> Self;
 
-    /// Applies one input and appends what is to be done.
+    /// Applies one input, and appends the outputs to `out`.
     fn step(&mut self, input: Self::Input, out: &mut Vec<Self::Output>);
 }
 

@@ -1,13 +1,12 @@
-//! Logs: what one machine heard and said in a real run, written down and replayed.
+//! Logs: the recorded inputs and outputs of one machine of a real run, and their replay.
 //!
-//! A log begins with the configuration that its machine was made from and goes on with one record per
-//! input: the input, and the outputs that the machine gave for it. Machines are pure, so a
-//! machine made from the same configuration and given the same inputs has to give the same outputs:
-//! [`replay`] says whether it does. A driver that records calls [`Encoder::step`] where it would call
-//! `handle`, and appends the bytes that it gets to a file.
+//! A log starts with the configuration of its machine, and continues with one record per input: the input, and the
+//! outputs of the machine. Machines are pure, so a machine with the same configuration and inputs must give the same
+//! outputs; [`replay`] checks that. A driver that records calls [`Encoder::step`] in place of `handle`, and appends
+//! the bytes that it returns to a file.
 //!
-//! **A log is as secret as its run**: it holds the tickets of the lanes, and a master's holds the key
-//! that mints them. It holds the names and hashes of shared state, and no element of any buffer.
+//! **A log is as secret as its run**: it holds the tickets of the lanes, and a master's log holds the key that mints
+//! them. It holds the names and hashes of shared state, but no element of any buffer.
 //!
 //! # Format
 //!
@@ -29,16 +28,14 @@
 //! | 8 | n | body |
 //! | 8 + n | 8 | SipHash-2-4 with an all-zero key of: the hash that ends the frame before (zero for the first frame), then offsets 0 to 8 + n of this one |
 //!
-//! The body of the first frame is a [`MasterConfig`](crate::master::MasterConfig) after the byte 0, or a
-//! [`PeerConfig`](crate::peer::PeerConfig) after the byte 1. Each further body is a record: the input,
-//! then the sequence of outputs, in the form described in [`wire`](crate::wire#control-frames), with
-//! nothing left over.
+//! The body of the first frame is the byte 0 and a [`MasterConfig`](crate::master::MasterConfig), or the byte 1 and a
+//! [`PeerConfig`](crate::peer::PeerConfig). Each further body is a record: the input, then the sequence of outputs,
+//! in the form described in [`wire`](crate::wire#control-frames), with no bytes left over.
 //!
-//! A process may be killed while it writes, so a log may end between any two frames, or in the middle of
-//! one other than the first; the bytes of such a rest are not looked at. Every other difference from what
-//! was written is found: a changed byte by the inverted length or the hash, a frame that is missing,
-//! doubled or out of place by the hash that it continues. The hash guards against damage, not against
-//! whoever wants to deceive.
+//! A process may be killed while it writes, so a log may end between any two frames, or within any frame but the
+//! first. The bytes of such a partial frame are ignored. Any other difference from what was written is detected: a
+//! changed byte by the inverted length or the hash; a missing, repeated or misplaced frame by the hash that it
+//! continues. The hash protects against damage, not against deception.
 
 mod decode;
 mod encode;
@@ -56,25 +53,25 @@ use core::hash::Hasher;
 
 use siphasher::sip::SipHasher24;
 
-/// Version of the format. It grows when the layout changes, and when the machines' inputs, outputs or
-/// configurations do.
+/// Version of the format. It increases when the layout changes, and when the inputs, outputs or configurations of the
+/// machines change.
 pub const FORMAT: u16 = 9;
 
-/// Longest body of a frame. One input can lead to a plan for each of a thousand peers.
+/// Maximum length of the body of a frame. One input can lead to a plan for each of a thousand peers.
 pub const BODY_MAX: usize = 256 * 1024 * 1024;
 
 const MAGIC: [u8; 8] = *b"PCCL-LOG";
 
-/// Length of what comes before the first frame.
+/// Length of the bytes before the first frame.
 const PREAMBLE_BYTES: usize = 12;
 
-/// Length of what comes before a frame's body.
+/// Length of the bytes before a frame's body.
 const HEAD_BYTES: usize = 8;
 
-/// Length of what comes after a frame's body.
+/// Length of the bytes after a frame's body.
 const HASH_BYTES: usize = 8;
 
-/// The hash that ends a frame.
+/// The hash at the end of a frame.
 fn chain(before: u64, head: [u8; HEAD_BYTES], body: &[u8]) -> u64 {
     let mut hasher = SipHasher24::new_with_key(&[0; 16]);
     hasher.write(&before.to_le_bytes());

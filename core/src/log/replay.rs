@@ -1,4 +1,4 @@
-//! Replaying a log: does the machine still say what it said?
+//! Replaying a log: whether the machine still gives the same outputs.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -8,42 +8,42 @@ use core::fmt;
 
 use super::{Log, LogError, Machine, Records, open};
 
-/// A log whose machine says all over again what it said, output for output.
+/// A log whose machine gives the same outputs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replayed {
     /// [`Machine::NAME`].
     pub machine: &'static str,
-    /// Inputs that were given to the machine.
+    /// Number of inputs.
     pub records: u64,
-    /// Outputs that were compared, and are equal.
+    /// Number of outputs that were compared, all of them equal.
     pub outputs: u64,
-    /// Bytes of a last record that was being written when the process ended. Nothing is known of it.
+    /// Number of bytes of a last record that was being written when the process ended. It was not replayed.
     pub torn: usize,
 }
 
-/// Why a log is no proof of what its machine does.
+/// Why a log could not be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
-    /// It cannot be read to its end.
+    /// The log cannot be read to its end.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The machine says something else: it is not the one that wrote the log, or not pure.
+    /// The machine gives another output: it is not the one that wrote the log, or is not pure.
     #[error(transparent)]
     Difference(Box<Difference>),
 }
 
-/// The first output that differs, in words. Tickets and keys are compared but not shown.
+/// The first different output, as text. Tickets and keys are compared but not shown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Difference {
-    /// In which record, counted from one.
+    /// The number of the record, from one.
     pub record: u64,
-    /// What happened.
+    /// The input.
     pub input: String,
-    /// Which output to it, counted from one.
+    /// The number of the output, from one.
     pub output: u64,
-    /// What the log has; `None`: no such output.
+    /// The output in the log. `None`: there is none.
     pub logged: Option<String>,
-    /// What the machine says; `None`: no such output.
+    /// The output of the machine. `None`: there is none.
     pub replayed: Option<String>,
 }
 
@@ -65,10 +65,10 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Makes the log's machine anew, gives it all inputs of the log, and compares what it says.
+/// Makes the log's machine again, gives it all inputs of the log, and compares the outputs.
 ///
 /// # Errors
-/// The log is damaged, or an output differs; see there.
+/// [`ReplayError::Log`] if the log is damaged; [`ReplayError::Difference`] if an output differs.
 pub fn replay(log: &[u8]) -> Result<Replayed, ReplayError> {
     match open(log)? {
         Log::Master { config, records } => replay_records(config, records),
@@ -104,7 +104,7 @@ fn replay_records<M: Machine>(
     Ok(done)
 }
 
-/// Says what differs in the next of these records, which the machine has answered with `replayed`.
+/// Describes the difference between a record and the outputs `replayed` of the machine.
 fn difference<M: Machine>(
     number: u64,
     mut records: Records<'_, M>,

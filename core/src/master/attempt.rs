@@ -1,4 +1,4 @@
-//! One attempt to connect rings: which links are to be built, and what their ends have reported.
+//! One attempt to connect rings: the links to build, and the reports of their ends.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -15,30 +15,30 @@ pub(super) struct Wiring {
     pub(super) rings: BTreeMap<GroupId, PlannedRing>,
     /// Links to build, of all groups, sender first.
     pub(super) links: BTreeMap<(PeerId, PeerId), Progress>,
-    /// The same, receiver first.
+    /// The same links, receiver first.
     by_receiver: BTreeSet<(PeerId, PeerId)>,
     /// Links that are neither up nor failed.
     pub(super) open: usize,
-    /// Some links of rings have failed: waits for the pause to end.
+    /// Whether links of rings have failed, and the attempt waits for the end of the pause.
     pub(super) pausing: bool,
 }
 
-/// A ring that is to stand.
+/// A ring to be established.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PlannedRing {
     pub(super) ring: Ring,
-    /// Its links, and those of the mesh if there is to be one, sender first.
+    /// Its links, and those of its mesh if it gets one, sender first.
     pub(super) links: BTreeMap<(PeerId, PeerId), StandingLink>,
-    /// The sites between its members that are told with it, as far as they were found.
+    /// The found sites of its members, which are announced with the ring.
     pub(super) found: FoundSites,
 }
 
-/// What is known of a link that is to be built.
+/// The progress of a link that is being built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Progress {
-    /// It is of a mesh and of no ring: if it fails, the ring stands without it.
+    /// Whether it belongs to a mesh and to no ring. If it fails, the ring is used without it.
     is_extra: bool,
-    /// Not the sender: the receiver opens the lanes.
+    /// Whether the receiver, not the sender, opens the lanes.
     receiver_dials: bool,
     up_at_sender: bool,
     up_at_receiver: bool,
@@ -47,7 +47,7 @@ pub(super) struct Progress {
     pub(super) failed: Option<Failure>,
 }
 
-/// The ends of a link, by who opens its lanes.
+/// The ends of a link: the one that opens its lanes, and the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ends {
     pub(super) dialler: PeerId,
@@ -57,11 +57,11 @@ pub(super) struct Ends {
 /// Why a link counts as failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Failure {
-    /// One end said so.
+    /// One end reported it.
     Reported(LaneFailure),
-    /// Not both ends had reported it when the time was over.
+    /// Not both ends had reported it in time.
     Overdue {
-        /// The end that was to open the lanes had: the other one had not.
+        /// Whether the end that was to open the lanes had reported, and the other one had not.
         dialler_reported: bool,
     },
 }
@@ -79,17 +79,17 @@ impl Progress {
         self.failed.is_some() || self.is_up()
     }
 
-    /// Why the ring cannot stand, because of this link.
+    /// Why the ring cannot be established, because of this link.
     pub(super) fn ring_failure(self) -> Option<Failure> {
         self.failed.filter(|_| !self.is_extra)
     }
 
-    /// Whether it is missed, and the ring stands without it.
+    /// Whether the link has failed and the ring is used without it.
     fn is_missing(self) -> bool {
         self.failed.is_some() && self.ring_failure().is_none()
     }
 
-    /// Whether the end that sends, or the one that receives, has reported it up.
+    /// Whether the sending end, or the receiving end, has reported it up.
     pub(super) fn is_reported_at(self, end: Way) -> bool {
         match end {
             Way::Out => self.up_at_sender,
@@ -98,7 +98,7 @@ impl Progress {
     }
 }
 
-/// What one end says about a link.
+/// The report of one end about a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Report {
     Up,
@@ -131,14 +131,14 @@ impl Wiring {
         }
     }
 
-    /// The link to build, sender first, that a peer means. `None`: it is not to be built.
+    /// The link to build that `link` of a peer names, sender first. `None` if it is not to be built.
     pub(super) fn link_at(&self, peer: PeerId, link: LinkId) -> Option<(PeerId, PeerId)> {
         let ends = link.ends(peer);
         self.links.contains_key(&ends).then_some(ends)
     }
 
-    /// Whether the peer has links to build and has not reported all of them up, but for those that the ring
-    /// stands without.
+    /// Whether the peer has links to build that it has not reported up, except for those without which the ring is
+    /// used.
     pub(super) fn awaits(&self, peer: PeerId) -> bool {
         let of_peer = (peer, PeerId(0))..=(peer, PeerId(u64::MAX));
         let mut outgoing = self.links.range(of_peer.clone());
@@ -152,7 +152,7 @@ impl Wiring {
             })
     }
 
-    /// Who was told to open the lanes of a link, and who to expect them.
+    /// The end that was told to open the lanes of a link, and the one that was told to expect them.
     pub(super) fn ends(&self, (from, to): (PeerId, PeerId)) -> Ends {
         let progress = self.links.get(&(from, to));
         let receiver_dials = progress.is_some_and(|progress| progress.receiver_dials);
@@ -164,7 +164,7 @@ impl Wiring {
         Ends { dialler, dialled }
     }
 
-    /// False: that end has reported this link before.
+    /// Notes a report. `false` if that end has reported this link before.
     pub(super) fn note(&mut self, link: (PeerId, PeerId), end: Way, report: Report) -> bool {
         let Some(progress) = self.links.get_mut(&link) else {
             return false;
@@ -193,25 +193,25 @@ impl Wiring {
         true
     }
 
-    /// Whether a ring cannot stand.
+    /// Whether a ring cannot be established.
     pub(super) fn has_failed(&self) -> bool {
         let mut links = self.links.values();
         links.any(|link| link.ring_failure().is_some())
     }
 
-    /// Whether a ring cannot stand because of this link.
+    /// Whether a ring cannot be established because of this link.
     pub(super) fn fails_for(&self, link: (PeerId, PeerId)) -> bool {
         let progress = self.links.get(&link);
         progress.is_some_and(|progress| progress.ring_failure().is_some())
     }
 
-    /// Links that did not come up and that the rings stand without, sender first.
+    /// Links that did not come up and without which the rings are used, sender first.
     pub(super) fn missing(&self) -> impl Iterator<Item = (PeerId, PeerId)> + '_ {
         let missing = self.links.iter().filter(|(_, link)| link.is_missing());
         missing.map(|(link, _)| *link)
     }
 
-    /// Whatever was not reported in time has failed.
+    /// Counts every unreported link as failed.
     pub(super) fn close(&mut self) {
         let open = self.links.values_mut().filter(|link| !link.is_decided());
         for progress in open {

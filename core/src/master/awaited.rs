@@ -1,7 +1,7 @@
-//! Whom a peer waits for: which calls it has made, and who has not made them.
+//! The peers for which a peer waits: the calls that it has made, and the peers that have not made them.
 //!
-//! It is computed when a peer asks, by looking at every peer, and changes nothing. No answer is longer than
-//! [`WAITS_MAX`] and [`WAITED_FOR_MAX`] allow. What has begun, such as a collective that runs, is no wait for a call.
+//! It is computed when a peer asks, by reading every peer's record, and changes nothing. No answer exceeds
+//! [`WAITS_MAX`] and [`WAITED_FOR_MAX`]. A running operation, such as a collective, is not a wait for a call.
 
 use alloc::vec::Vec;
 
@@ -13,7 +13,7 @@ use crate::name::NamedPeer;
 use crate::states::ConnectionState;
 
 impl Master {
-    /// Who has not made the calls that this peer waits in.
+    /// The peers that have not made the calls in which this peer waits.
     pub(super) fn awaited_by(&self, peer: PeerId) -> Awaited {
         let Some(record) = self.peers.get(&peer) else {
             return Awaited::default();
@@ -69,7 +69,8 @@ impl Master {
         }
     }
 
-    /// What a newcomer waits for. If all members agree to an update and none has called it, any of them will do.
+    /// The wait of a newcomer. If all members agree to an update and none has called it, the call of any of them is
+    /// enough.
     fn admission(&self) -> Wait {
         let lack = self.accepted().filter(|(_, member)| lacks_update(member));
         let wait = wait_for(AwaitedCall::Connect, lack);

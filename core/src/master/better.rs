@@ -1,9 +1,9 @@
-//! Better rings that are found while nobody waits.
+//! Better rings that are found in the background.
 //!
-//! Where the immediate answer of the solver is not proven to be the best, the driver goes on with the same
-//! search beside its loop. What it finds is kept until the next `update_topology` or `optimize_topology`, and
-//! adopted there if it is worth a rewiring by what is known then. A search is about one set of members: when a
-//! peer comes or goes it ends, and what it has found is dropped.
+//! If the immediate answer of the solver is not proved to be the best, the driver continues the same search beside
+//! its loop. The best result is kept until the next `update_topology` or `optimize_topology`, and adopted there if it
+//! is then worth a rewiring. A search is about one set of members: when a peer joins or leaves, the search ends, and
+//! its result is dropped.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -14,18 +14,18 @@ use crate::id::{GroupId, PeerId, Round};
 use crate::topology::Ring;
 use crate::tour::Solved;
 
-/// A search that goes on.
+/// A background search.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Search {
     /// The optimization whose question it answers.
     pub(super) round: Round,
     members: BTreeSet<PeerId>,
-    /// The best that it has found since.
+    /// The best ring that it has found since.
     pub(super) better: Option<Solved>,
 }
 
 impl Master {
-    /// The immediate answer is not proven to be the best: somebody goes on looking.
+    /// Continues the search in the background if the immediate answer is not proved to be the best.
     pub(super) fn search_on(&mut self, round: Round, group: GroupId, out: &mut Out) {
         let steps = self.config.search_steps;
         if steps == 0 {
@@ -45,7 +45,7 @@ impl Master {
         });
     }
 
-    /// The search has found another ring.
+    /// The search has found a better ring.
     pub(super) fn tour_improved(&mut self, of: Round, group: GroupId, found: Solved) {
         let Some(search) = self.searches.get_mut(&group) else {
             return;
@@ -57,8 +57,8 @@ impl Master {
         search.better = Some(found);
     }
 
-    /// Searches whose members are not those of their group any more are over. Only groups that somebody has come to
-    /// or left are looked at.
+    /// Ends searches whose members are no longer those of their group. Only groups that a peer has joined or left are
+    /// checked.
     pub(super) fn end_stale_searches(&mut self, out: &mut Out) {
         for group in core::mem::take(&mut self.regrouped) {
             let members = self.groups.get(&group).map(|group| &group.members);
@@ -70,7 +70,7 @@ impl Master {
         }
     }
 
-    /// The best that it has found, if it has.
+    /// Ends the search. Returns the best ring that it has found, if any.
     fn end_search(&mut self, group: GroupId, out: &mut Out) -> Option<Solved> {
         let search = self.searches.remove(&group)?;
         let round = search.round;
@@ -78,7 +78,7 @@ impl Master {
         search.better
     }
 
-    /// Another optimization begins: what the searches have found is compared with what that finds.
+    /// Ends all searches for another optimization, which compares their results with its own.
     pub(super) fn end_searches(&mut self, out: &mut Out) -> Vec<(GroupId, Solved)> {
         let groups: Vec<GroupId> = self.searches.keys().copied().collect();
         let found = groups
@@ -87,7 +87,7 @@ impl Master {
         found.collect()
     }
 
-    /// Rings to adopt with an update of all groups, of which these are to be the members.
+    /// Rings to adopt with an update of all groups, for these members.
     pub(super) fn take_better(
         &mut self,
         members: &[PeerId],
@@ -104,8 +104,8 @@ impl Master {
         rings
     }
 
-    /// What was found for a group, if all its members will be on it, nothing is known to stand between any of its
-    /// neighbours, and it is worth a rewiring.
+    /// The found ring of a group, if all its members will be on it, no two of its neighbours are known to be
+    /// unreachable, and it is worth a rewiring.
     fn better_for(&self, group: GroupId, members: &[PeerId]) -> Option<Ring> {
         let better = self.searches.get(&group)?.better.as_ref()?;
         let is_of_group = |peer: &&PeerId| {

@@ -1,18 +1,18 @@
-//! Edges that do not come up, or carry nothing: how the next ring avoids them, and who goes.
+//! Edges that do not come up, or carry nothing: how the next ring avoids them, and which peer is evicted.
 //!
-//! 1. **Route around.** The next ring uses no pair of peers that could not be connected, or whose edge
-//!    broke under two collectives in a row, as long as there is such a ring (`order`).
-//! 2. **Newcomers.** One that two attempts have failed because of holds up nobody any longer: it waits for
+//! 1. **Route around.** The next ring avoids all pairs of peers that could not be connected, or whose edge broke
+//!    under two collectives in a row, as long as there is such a ring (`order`).
+//! 2. **Newcomers.** A newcomer because of which two attempts have failed no longer delays the others: it waits for
 //!    the next admission, and is refused if that does not help (`newcomers`).
-//! 3. **Evict** only if no ring is left: the smaller of two pieces that nothing joins, and in one piece the
-//!    peer of the most failed pairs (`evict`).
+//! 3. **Evict** only if no ring is left: the smaller of two pieces that nothing joins, or, within one piece, the peer
+//!    with the most failed pairs (`evict`).
 //!
-//! Three sentences are not the whole rule, and cannot be. The master hears that an edge has failed, not
-//! because of which end, and has to infer that from the other direction, other partners and other attempts;
-//! what *could not be connected*, *because of* and *nothing joins* mean is therefore as much a rule as these
-//! three, and is at the top of the file that each names. Common to all of them: what speaks against a peer is
-//! forgotten when lanes come up in the same direction, and not because the other end is gone, for a peer that
-//! no newcomer can reach would else have each of them refused.
+//! These three sentences are not the whole rule. The master knows that an edge has failed, but not because of which
+//! end. It has to infer that from the other direction, other partners and other attempts. So the meaning of *could
+//! not be connected*, *because of* and *nothing joins* is as much a rule as these three; the file of each rule
+//! defines it. They have in common that the evidence against a peer is forgotten when lanes come up in the same
+//! direction, and not because the other end has left. Otherwise a peer that no newcomer can reach would have each
+//! newcomer refused.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -25,22 +25,22 @@ use super::{Master, Out};
 use crate::id::{GroupId, PeerId};
 use crate::topology::{LaneFailure, Ring};
 
-/// Two peers, lower number first.
+/// Two peers, lower id first.
 pub(super) type Pair = (PeerId, PeerId);
 
 /// Failed attempts in a row at the ring of one group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Attempts {
-    /// How many, for the pause before the next one.
+    /// Their number, which determines the pause before the next one.
     pub(super) count: u8,
     /// The order of the last attempt.
     pub(super) order: Vec<PeerId>,
     /// Pairs that are known to work.
     pub(super) joined: BTreeSet<Pair>,
-    /// The pieces into which they join the members, and how many pairs with others have failed for each
-    /// since it is what it is.
+    /// The pieces into which these pairs join the members. For each piece the number of failed pairs with other
+    /// pieces, since the piece has had these members.
     pub(super) pieces: BTreeMap<BTreeSet<PeerId>, usize>,
-    /// Two accepted peers could not be connected.
+    /// Whether two accepted peers could not be connected.
     pub(super) doubts: bool,
     /// Attempts since pieces were joined.
     pub(super) fruitless: u8,
@@ -51,14 +51,14 @@ pub(super) struct Attempts {
 pub(super) struct DeadEdge {
     pub(super) dialler: PeerId,
     pub(super) dialled: PeerId,
-    /// Where the lanes were to be opened.
+    /// The address at which the lanes were to be opened.
     pub(super) at: SocketAddr,
     pub(super) failure: Failure,
-    /// Each of the two has tried to open them.
+    /// Whether each of the two has tried to open them.
     pub(super) both_ways: bool,
 }
 
-/// Failures of edges with peers that are gone, as far as nothing speaks against them since.
+/// Failures of edges with departed peers, as far as nothing has disproved them since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Departed {
     pub(super) as_dialler: u8,
@@ -69,7 +69,7 @@ pub(super) fn pair((one, other): (PeerId, PeerId)) -> Pair {
     (one.min(other), one.max(other))
 }
 
-/// The other peer of a pair. `None`: this one is not of it.
+/// The other peer of a pair. `None` if `peer` is not in it.
 pub(super) fn other_of((one, other): Pair, peer: PeerId) -> Option<PeerId> {
     if one == peer {
         Some(other)
@@ -91,8 +91,7 @@ impl DeadEdge {
         }
     }
 
-    /// Whether the dialled peer was not there where the lanes were to be opened: nobody was, or another
-    /// process.
+    /// Whether the dialled peer was not at the address: no process was, or another one.
     fn is_unanswered(self) -> bool {
         match self.failure {
             Failure::Reported(failure) => match failure {
@@ -108,7 +107,7 @@ impl DeadEdge {
 }
 
 impl Master {
-    /// The attempt has failed: learns from it, and sends away who has to go.
+    /// The attempt has failed: learns from it, and evicts peers if necessary.
     pub(super) fn blame(&mut self, wiring: &Wiring, out: &mut Out) {
         let dead = self.dead_edges(wiring);
         self.clear_edges(wiring);
@@ -162,7 +161,7 @@ impl Master {
         before.is_some_and(|before| before.both_ways || before.dialler != dialler)
     }
 
-    /// Forgets what the edges that came up disprove.
+    /// Forgets the evidence that the edges which came up disprove.
     pub(super) fn clear_edges(&mut self, wiring: &Wiring) {
         let up = wiring.links.iter().filter(|(_, edge)| edge.is_up());
         for edge in up.map(|(edge, _)| *edge) {
@@ -183,8 +182,8 @@ impl Master {
         }
     }
 
-    /// Which end of a dead edge it failed because of, as far as that can be told: the one that was to be
-    /// reached, unless somebody has reached it.
+    /// The end because of which a dead edge has failed, as far as can be told: the end that was to be reached, unless
+    /// another peer has reached it.
     pub(super) fn charged(&self, edge: DeadEdge) -> PeerId {
         let reached = self
             .peers
@@ -268,14 +267,14 @@ impl Master {
         joined_pieces(members, &works.collect())
     }
 
-    /// Whether no edge is taken to work because nobody has reported that it does not: two accepted peers
-    /// could not be connected in the last attempts, so others may be cut off as well, and not know it yet.
+    /// Whether an unreported edge must not be assumed to work: two accepted peers could not be connected in the last
+    /// attempts, so others may be cut off as well without knowing it yet.
     pub(super) fn is_doubtful(&self, group: GroupId) -> bool {
         let attempts = self.attempts.get(&group);
         attempts.is_some_and(|attempts| rule!(attempts.doubts; EveryFailureCastsDoubt => true))
     }
 
-    /// Nothing speaks for or against a peer that is gone.
+    /// Forgets all evidence for and against a departed peer.
     pub(super) fn forget_failures(&mut self, peer: PeerId) {
         let is_end = |pair: &Pair| pair.0 == peer || pair.1 == peer;
         self.failed.retain(|pair, _| !is_end(pair));

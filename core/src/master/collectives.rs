@@ -1,15 +1,14 @@
 //! Collectives: starting, committing, aborting.
 //!
-//! Per tag: the members vote to start with what they want computed; when all have, and want the same,
-//! the collective gets its number and runs. It is decided at one point: committed when the last
-//! participant's vote on the outcome arrives, aborted as soon as one reports a failure or is lost
-//! before it has voted. A vote that was cast stands when its caster dies: its plan was
-//! done, so the others can complete. The verdict is the same for every participant.
+//! Per tag, the members vote to start, with a specification. When all have voted for the same, the collective gets
+//! its number and runs. It is decided once: committed when the last participant's vote on the outcome arrives, or
+//! aborted as soon as a participant reports a failure or is lost before its vote. A vote stands if the peer that cast
+//! it dies: its plan was done, so the others can complete. The verdict is the same for every participant.
 //!
-//! If contributions have different lengths, each vote to start says how many elements its caster contributes. The master
-//! adds up the lengths of the members of the ring on which the collective starts, and refuses it if the sum is beyond the
-//! limit. It tells the lengths of all to all. In the same way it adds up the weights of a weighted average, and refuses
-//! it if their sum is zero.
+//! If contributions have different lengths, each vote to start has the number of elements of its peer. The master
+//! adds up the lengths of the members of the ring on which the collective starts, and refuses it if the sum exceeds
+//! the limit. It sends all lengths to all participants. In the same way it adds up
+//! the weights of a weighted average, and refuses it if their sum is zero.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -24,8 +23,8 @@ use crate::plan::{Algorithm, Paths, Reach, is_in_order};
 use crate::states::{CollectiveEvent, ConnectionState, Event, next_collective_state};
 use crate::topology::{BrokenLinks, Ring};
 
-/// What the votes to start a collective come to: what runs and how many elements each participant contributes, or why
-/// it does not start.
+/// The outcome of the votes to start a collective: its specification and the number of elements of each participant,
+/// or why it does not start.
 type Wanted = Result<(CollectiveSpec, Lengths), CollectiveRefusal>;
 
 impl Master {
@@ -71,8 +70,7 @@ impl Master {
         }
     }
 
-    /// Takes a vote to start back. Where everybody had voted the collective has started, and its
-    /// outcome is voted on.
+    /// Withdraws a vote to start. If all had voted, the collective has started, and the peers vote on its outcome.
     pub(super) fn withdraw(&mut self, peer: PeerId, tag: Tag, out: &mut Out) {
         let Some(group) = self.group_of(peer) else {
             return;
@@ -97,7 +95,7 @@ impl Master {
         self.end_tag(peer, tag, CollectiveEvent::Refused, out);
     }
 
-    /// True: a collective of the group started or was refused.
+    /// `true` if a collective of the group started or was refused.
     pub(super) fn count_initiate(&mut self, group: GroupId, out: &mut Out) -> bool {
         let Some((tag, wanted)) = self.take_ready(group) else {
             return false;
@@ -109,8 +107,8 @@ impl Master {
         true
     }
 
-    /// The next tag that the members have voted to start and can start on their ring, and what they agree on
-    /// or where they differ.
+    /// The next tag that all members have voted to start and that can start on their ring, with the outcome of the
+    /// votes.
     fn take_ready(&mut self, group: GroupId) -> Option<(Tag, Wanted)> {
         let none_ready = self.group_mut(group)?.ready.is_empty();
         let is_stale = rule!(
@@ -290,7 +288,7 @@ impl Master {
         }
     }
 
-    /// True: the last vote on an outcome was there, and the collective is committed.
+    /// `true` if the last vote on an outcome has arrived, and the collective is committed.
     pub(super) fn count_complete(&mut self, group: GroupId, out: &mut Out) -> bool {
         let Some(record) = self.group_mut(group) else {
             return false;
@@ -319,7 +317,7 @@ impl Master {
         self.decide(group, tag, &Verdict::Aborted(cause), out);
     }
 
-    /// The one place where a collective ends: the same verdict to every participant that is left.
+    /// Ends a collective. No other place does: all remaining participants get the same verdict.
     fn decide(&mut self, group: GroupId, tag: Tag, verdict: &Verdict, out: &mut Out) {
         let Some(record) = self.group_mut(group) else {
             return;
@@ -425,7 +423,7 @@ impl Master {
         self.idle_if_done(peer, out);
     }
 
-    /// A peer without collectives is idle, unless a ring is being connected: then it is when that is over.
+    /// Makes a peer without collectives idle; if a ring is being connected, after that.
     pub(super) fn idle_if_done(&mut self, peer: PeerId, out: &mut Out) {
         if let Some(record) = self.record_mut(peer)
             && record.tags.is_empty()
@@ -447,7 +445,7 @@ impl Master {
         }
     }
 
-    /// Moves a tag along its table; what the table lacks leaves it as it is.
+    /// Moves a tag along its table. If the table lacks the transition, the tag is unchanged.
     fn step_tag(&mut self, peer: PeerId, tag: Tag, event: CollectiveEvent) {
         let Some(record) = self.record_mut(peer) else {
             return;
@@ -474,7 +472,7 @@ impl GroupRecord {
         }
     }
 
-    /// The members have changed: another vote may be the last one.
+    /// The members have changed, so another vote may be the last one.
     pub(super) fn find_ready(&mut self) {
         let all = self.members.len();
         let voted = |collective: &Collective| match collective {
@@ -486,7 +484,7 @@ impl GroupRecord {
     }
 }
 
-/// What is to start, if its root takes part, all shards that it gathers were laid out for the participants, and their
+/// The collective to start, if its root takes part, if its shards were laid out for the participants, and if its
 /// contributions are within the limit.
 fn fits(spec: CollectiveSpec, votes: &BTreeMap<PeerId, CollectiveSpec>, ring: &Ring) -> Wanted {
     let is_missing = |root: &&PeerId| ring.rank_of(**root).is_none();
@@ -515,7 +513,7 @@ fn total_weight(votes: &BTreeMap<PeerId, CollectiveSpec>, ring: &Ring) -> u64 {
     weights.fold(0, |total, weight| total.saturating_add(weight.into()))
 }
 
-/// How many elements each rank contributes, if contributions have different lengths.
+/// Number of elements of each rank, if contributions have different lengths.
 fn lengths(votes: &BTreeMap<PeerId, CollectiveSpec>, ring: &Ring) -> Lengths {
     let own = |vote: &CollectiveSpec| vote.kind.own_and_limit().map(|(own, _)| own);
     let of_ring = ring.0.iter().filter_map(|peer| votes.get(peer));
@@ -533,8 +531,8 @@ fn too_long(spec: CollectiveSpec, lengths: &Lengths) -> CollectiveRefusal {
     }
 }
 
-/// What all votes want, or where they differ: the first field, and the peers that differ in it from the first
-/// voter. `None`: there are no votes.
+/// The specification that all votes have in common, or the first field in which they differ, with the peers that
+/// differ from the first voter in it. `None` if there are no votes.
 fn agreement(
     votes: &BTreeMap<PeerId, CollectiveSpec>,
 ) -> Option<Result<CollectiveSpec, CollectiveRefusal>> {

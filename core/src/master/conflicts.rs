@@ -1,26 +1,26 @@
 //! How often in a row the collectives of a group have given way to a synchronization.
 //!
-//! A step of a program may start several collectives side by side, of which each gives way: that is one
-//! conflict. Only a tag that comes again shows that its caller has tried again. A program whose tags never
-//! come again gets there all the same: so many tags count as one conflict.
+//! A step of a program may start several concurrent collectives, each of which gives way: that is one conflict. Only
+//! a tag that comes again shows that its caller has tried again. A program whose tags never come again is covered by
+//! a limit: that many tags count as one conflict.
 
 use alloc::collections::BTreeSet;
 
 use crate::id::Tag;
 
-/// Different tags that count as one conflict.
+/// Number of different tags that count as one conflict.
 const TAGS_MAX: usize = 64;
 
 /// Conflicts in a row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Conflicts {
     times: u8,
-    /// What has given way since the last of them began.
+    /// The tags that have given way since the last conflict began.
     tags: BTreeSet<Tag>,
 }
 
 impl Conflicts {
-    /// One more collective would give way. Which conflict in a row that is, from one.
+    /// Another collective would give way. Returns the number of the conflict in a row, from one.
     pub(super) fn note(&mut self, tag: Tag) -> u8 {
         let is_again = self.tags.contains(&tag) || self.tags.len() >= TAGS_MAX;
         if is_again || self.times == 0 {

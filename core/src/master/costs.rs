@@ -1,4 +1,4 @@
-//! What the master knows of the paths of a group, for the choice of an algorithm.
+//! The known costs of the paths of a group, for the choice of an algorithm.
 
 use alloc::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::plan::{Costs, PathCosts};
 use crate::site::found::FoundSites;
 use crate::topology::Ring;
 
-/// Paths of one kind, as far as they have been looked at.
+/// Statistics of the paths of one kind.
 #[derive(Default)]
 struct Seen {
     slowest: Option<Measurement>,
@@ -37,8 +37,8 @@ impl Seen {
 }
 
 impl Master {
-    /// What is known of the paths between the members of a ring. `None`: too little, or there are so many of them that
-    /// they have the links of their ring only, which leaves no choice that depends on it.
+    /// The known costs of the paths between the members of a ring. `None` if too little is known, or if the group is
+    /// so large that it has only the links of its ring, so that no choice depends on the costs.
     pub(super) fn costs_of(&self, ring: &Ring, found: &FoundSites) -> Option<Costs> {
         if !self.may_have_mesh(ring, found) {
             return None;

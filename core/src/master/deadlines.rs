@@ -1,28 +1,28 @@
-//! Which timers run, and what happens when others have waited for a peer for too long.
+//! Timers, and what happens when others have waited for a peer for too long.
 //!
-//! A peer has one timer, [`Late`](MasterTimer::Late), while others wait for it: for its vote while it is
-//! idle, for its vote on a collective of another tag while it waits itself, or for its part of something
-//! that runs. Only what is owed counts:
+//! A peer has one timer, [`Late`](MasterTimer::Late), while others wait for it: for its vote while it is idle, for
+//! its vote on a collective of another tag while it waits itself, or for its part of a running operation. Only the
+//! peer's obligation counts:
 //!
-//! - The time for a **vote** begins when the peer is idle and some ballot lacks it, and ends when that is
-//!   no longer so. Nothing that the peer says makes it begin anew: no sign of life, no question whether
-//!   anybody waits, and no vote for other tags, nor that such a vote is taken back. Who votes and has its
-//!   answer at once has the time again for the next ballot.
-//! - The time for a **part** of something that runs begins anew whenever the peer says that bytes have
-//!   moved, or that its part of one of several collectives is over.
-//! - The time for the **measurements** of a rotation is what it is, whatever the peer says.
+//! - The time for a **vote** starts when the peer is idle and a ballot lacks its vote, and ends when that is no
+//!   longer so. No message of the peer restarts it: no heartbeat, no `are_peers_pending`, no vote for other tags, and
+//!   no withdrawal of such a vote. If a peer votes and gets its answer at once, it has the whole time again for the
+//!   next ballot.
+//! - The time for a **part** of a running operation restarts whenever the peer reports that bytes have moved, or that
+//!   its part of one of several collectives is over.
+//! - The time for the **measurements** of a rotation is fixed, whatever the peer reports.
 //!
 //! When it runs out:
 //!
-//! - who is **idle** is kicked, unless more would have to go than wait for them;
-//! - who waits to start **other tags** is not at fault: the programs differ, and the collectives that lack
-//!   its vote are refused;
-//! - what **runs** is ended without a result. Who holds it up is kicked if at least as many have done
-//!   their part as have not, or if it is the second time in a row;
-//! - who has not **measured** is not awaited any more.
+//! - An **idle** peer is evicted, unless more peers would be evicted than wait for them.
+//! - A peer that waits to start **other tags** is not at fault: the programs differ, and the collectives that lack
+//!   its vote are refused.
+//! - A **running** operation is ended without a result. The peer that holds it up is evicted if at least as many
+//!   participants are done as are not, or if it is the second time in a row.
+//! - A peer that has not **measured** is no longer waited for.
 //!
-//! **Invariant:** which timers run is a function of the state. It is brought up to date after every input,
-//! for the peers that the input concerns.
+//! **Invariant:** which timers run is a function of the state. The timers are updated after every input, for the
+//! peers that the input concerns.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -34,10 +34,10 @@ use crate::id::{GroupId, PeerId, Tag};
 use crate::messages::{AbortCause, CollectiveRefusal, Misdeed};
 use crate::states::ConnectionState;
 
-/// Times in a row that a peer may hold up what runs.
+/// How often in a row a peer may hold up a running operation.
 const STALLS_MAX: u8 = 2;
 
-/// What peers of all groups wait for each other in.
+/// The calls in which peers of all groups wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct GlobalWaits {
     updating: bool,
@@ -45,17 +45,17 @@ pub(super) struct GlobalWaits {
     asking: bool,
 }
 
-/// What the present input says of a peer.
+/// What the current input says about a peer.
 #[derive(Clone, Copy)]
 struct Told {
     /// It is a message of this peer.
     something: bool,
-    /// The peer goes on with its part of what runs, or its call is over.
+    /// Whether the peer makes progress with its part of a running operation, or its call has ended.
     progress: bool,
 }
 
 impl Master {
-    /// Starts and stops timers so that exactly those run that the state wants.
+    /// Starts and stops timers, so that exactly those run that the state requires.
     pub(super) fn set_timers(&mut self, heard: Option<PeerId>, out: &mut Out) {
         self.recheck_waiting();
         let went_on = core::mem::take(&mut self.went_on);
@@ -74,7 +74,7 @@ impl Master {
         self.set_round_timers(out);
     }
 
-    /// Who waits has changed: perhaps others are late from here on.
+    /// Checks whether the set of waiting peers has changed, so that others may be late from here on.
     fn recheck_waiting(&mut self) {
         let waits = GlobalWaits {
             updating: self.tally.of(ConnectionState::VoteAcceptNewPeers) > 0,
@@ -102,7 +102,7 @@ impl Master {
         }
     }
 
-    /// Brings a peer's timers up to date.
+    /// Updates a peer's timers.
     fn watch(&mut self, peer: PeerId, told: Told, out: &mut Out) {
         let silence = MasterTimer::Silence(peer);
         let late = MasterTimer::Late(peer);
@@ -291,8 +291,8 @@ impl Master {
         waiting.find_map(|(peer, record)| (record.state != ConnectionState::Idle).then_some(peer))
     }
 
-    /// Never more peers are kicked than wait for them: one that is far ahead of all others would have the
-    /// whole run kicked.
+    /// Whether at most as many peers would be evicted as wait for them. Otherwise a peer that is far ahead of all
+    /// others would have the whole run evicted.
     fn may_be_kicked_for_its_vote(&self, peer: PeerId) -> bool {
         let Some(late) = self.peers.get(&peer) else {
             return false;
@@ -314,8 +314,8 @@ impl Master {
         rule!(lacking <= waiting.count(); KickedThoughMoreWouldGo => true)
     }
 
-    /// Members that wait to start other tags did not join these: a difference between the programs, for
-    /// which nobody is kicked.
+    /// Refuses the tags that members have not joined which wait to start other tags. The programs differ, and no peer
+    /// is evicted for it.
     fn refuse_what_lacks(&mut self, peer: PeerId, group: GroupId, out: &mut Out) {
         let Some(record) = self.groups.get(&group) else {
             return;
@@ -341,7 +341,7 @@ impl Master {
         }
     }
 
-    /// The peer neither ends its part of something that runs nor moves anything for it.
+    /// The peer neither ends its part of a running operation nor moves bytes of it.
     fn holds_up(&mut self, peer: PeerId, group: GroupId, out: &mut Out) {
         let (done, lacking) = self.parts_of_what_lacks(peer, group);
         let Some(record) = self.groups.get_mut(&group) else {
@@ -366,7 +366,7 @@ impl Master {
         }
     }
 
-    /// Of what runs and lacks this peer's part: how many parts are done, and how many are not.
+    /// Of the running operations that lack this peer's part: the number of parts that are done, and that are not.
     fn parts_of_what_lacks(&self, peer: PeerId, group: GroupId) -> (usize, usize) {
         let Some(record) = self.groups.get(&group) else {
             return (0, 0);

@@ -1,30 +1,28 @@
-//! Whose content the group will hold: a pure function of the votes.
+//! The election of the content that the group will hold: a pure function of the votes.
 //!
-//! 1. **Revision.** Before the first synchronization of a group, or when every voter allows a restart,
-//!    the newest revision that a candidate offers is current. Afterwards, with `reached` the revision
-//!    of the last synchronization, which is remembered also when all have left since, `reached + 1` is
-//!    current where a candidate offers it, else `reached` itself (the same state once more, as after an
-//!    aborted reduce). Where a candidate that offers one of the two is a veteran (a peer that has been
-//!    through a synchronization of the group), only what veterans offer counts for this: a newcomer
-//!    does not raise the revision. Other content, older or a newcomer's, is dragged along. Content
-//!    beyond `reached + 1` is refused: its holder is expelled, or, where no veteran could be current,
-//!    the call fails for all. A newcomer at the right revision by chance does not decide who goes; where
-//!    no veteran's content counts, it does.
-//! 2. **Candidates** are all voters but the receive-only ones; where somebody is send-only, the
-//!    send-only ones alone.
-//! 3. **Popularity.** Of the candidates with the current revision, the content that most hold wins. A
-//!    tie goes to the content held by the peer with the lowest number, the longest in the run. But
-//!    where the group repeats what it had reached and no veteran decides, as after all have left, the
-//!    content that it held wins against any other, if somebody still has it.
-//! 4. **Guarantees.** A send-only peer that does not hold the winning content fails the call for all; so
-//!    does a send-only newcomer whose next revision does not count beside a send-only veteran's.
-//!    A receive-only peer is never a holder. Who describes other entries (names, types, counts, flags,
-//!    compared as a set) than the winner is expelled. But a newcomer does not decide who goes here
-//!    either: where the winner is no veteran, the entries that most veterans describe are the measure, and
-//!    the winner may be the one that is expelled.
+//! 1. **Revision.** Before the first synchronization of a group, or if every voter allows a restart, the newest
+//!    revision that a candidate offers is current. After that, let `reached` be the revision of the last
+//!    synchronization, which is remembered even if all members have left since. If a candidate offers `reached + 1`,
+//!    that is current, otherwise `reached` itself (the same state again, as after an aborted reduce). If a candidate
+//!    that offers one of the two is a veteran (a peer that has been through a synchronization of the group), only the
+//!    offers of veterans count for this: a newcomer does not raise the revision. Peers with other content, older or a
+//!    newcomer's, fetch the elected one. Content beyond `reached + 1` is refused: its holder is evicted, or, if no
+//!    veteran could be current, the call fails for all peers. A newcomer that has the right revision by chance does
+//!    not decide which peer is evicted, unless no veteran's content counts.
+//! 2. **Candidates** are all voters except the receive-only ones. If a voter is send-only, only the send-only ones
+//!    are.
+//! 3. **Popularity.** Among the candidates with the current revision, the content that most of them hold wins. In a
+//!    tie, the content of the peer with the lowest id wins, which has been in the run for the longest time. But if
+//!    the group repeats the revision that it had reached, and no veteran decides, as after all members have left, the
+//!    content that it held wins against any other, if a peer still has it.
+//! 4. **Guarantees.** A send-only peer that does not hold the winning content fails the call for all peers. So does a
+//!    send-only newcomer whose next revision does not count beside a send-only veteran's. A receive-only peer is
+//!    never a holder. A peer that describes other entries (names, types, counts, flags, compared as a set) than the
+//!    winner is evicted. But a newcomer does not decide that either: if the winner is not a veteran, the entries that
+//!    most veterans describe are the reference, and the winner may be the one that is evicted.
 //!
-//! Votes of the departed are not here: the caller withdraws them when it loses a peer. Manifests were
-//! compared when they arrived (see `manifest`): an election counts digests.
+//! Votes of departed peers are not here: the caller withdraws them when it loses a peer. Manifests were compared when
+//! they arrived (see `manifest`); an election counts digests.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -36,14 +34,14 @@ use crate::id::{PeerId, Revision};
 use crate::messages::Misdeed;
 use crate::shared_state::{SyncFailure, SyncStrategy};
 
-/// What an election ends in.
+/// The outcome of an election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// These voters cannot stay; elect again without them.
+    /// Evict these voters, and elect again without them.
     Expel(Vec<(PeerId, Misdeed)>),
     /// This content wins.
     Elected(Elected),
-    /// Nothing is carried out.
+    /// The synchronization fails.
     Failed(SyncFailure),
 }
 
@@ -107,7 +105,7 @@ pub(super) fn elect(
     }
 }
 
-/// Voters whose content may win that are beyond the next revision.
+/// Voters whose content may win and whose revision is beyond the next one.
 fn ahead(offers: &Offers, veterans: &BTreeSet<PeerId>, reached: Revision) -> Option<Decision> {
     let expected = reached.next();
     let counted = || {
@@ -162,8 +160,8 @@ fn candidates(offers: &Offers) -> Vec<(PeerId, &Offer)> {
     }
 }
 
-/// The candidates that say which revision is current: the veterans that keep up, or, where there are
-/// none, all.
+/// The candidates that determine the current revision: the veterans with a possible revision, or, if there are none,
+/// all candidates.
 fn deciding<'a>(
     candidates: &[(PeerId, &'a Offer)],
     veterans: &BTreeSet<PeerId>,
@@ -230,8 +228,8 @@ fn with_revision(candidates: Vec<(PeerId, &Offer)>, revision: Revision) -> Vec<(
     finalists
 }
 
-/// Those that hold what the group held, where it repeats that; else the largest camp. And its first
-/// peer.
+/// The candidates that hold the group's last content, if the group repeats it; otherwise the largest set of
+/// candidates with equal content. And the first peer of the set.
 fn winning_camp(
     finalists: &[(PeerId, &Offer)],
     repeated: Option<Reached>,
@@ -241,7 +239,7 @@ fn winning_camp(
     largest_camp(held).or_else(|| largest_camp(contents()))
 }
 
-/// The largest camp of peers that have the same, and its first peer.
+/// The largest set of peers with equal content, and its first peer.
 fn largest_camp(
     voters: impl Iterator<Item = (PeerId, Digest)>,
 ) -> Option<(PeerId, BTreeSet<PeerId>)> {
@@ -258,7 +256,7 @@ fn largest_camp(
     Some((*holders.first()?, holders))
 }
 
-/// Whose entries everybody is to have.
+/// The peer whose entries are the reference.
 fn measure(offers: &Offers, veterans: &BTreeSet<PeerId>, winner: PeerId) -> PeerId {
     if veterans.contains(&winner) {
         return winner;
@@ -268,7 +266,7 @@ fn measure(offers: &Offers, veterans: &BTreeSet<PeerId>, winner: PeerId) -> Peer
     camp.map_or(winner, |(first, _)| first)
 }
 
-/// Voters whose entries are not those of `measure`. Each description is compared with it once.
+/// Voters whose entries are not those of the reference. Each description is compared with it once.
 fn strangers(offers: &Offers, measure: PeerId) -> Vec<(PeerId, Misdeed)> {
     let Some(elected) = offers.get(&measure) else {
         return Vec::new();

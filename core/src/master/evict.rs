@@ -1,12 +1,12 @@
-//! Who goes if no ring is left, and edges that come up and break under collectives.
+//! Evictions if no ring is left, and edges that come up and break under collectives.
 //!
-//! The third rule of [`blame`](super::blame). *Nothing joins* two pieces if every pair between them has
-//! failed, or eight of them in a row: to try all pairs of two sites that were cut off from each other would
-//! take hours. Of pieces the larger one stays, and of peers each of which is alone the one with the fewest
-//! failures. In one piece a newcomer goes if a ring is left to the accepted peers alone, and else the peer of
-//! the most failed pairs; between equals a newcomer before an accepted peer, then the one with more failures
-//! with peers that are gone, of newcomers the one that more attempts have failed for, and else the later
-//! before the earlier. Pairs count with the peers of the attempt alone.
+//! The third rule of [`blame`](super::blame). *Nothing joins* two pieces if every pair between them has failed, or
+//! eight of them in a row: to try all pairs of two sites that were cut off from each other would take hours. The
+//! larger piece stays. If each piece is a single peer, the one with the fewest failures stays. Within one piece a
+//! newcomer is evicted if the accepted peers alone still have a ring, otherwise the peer with the most failed pairs.
+//! In a tie, a newcomer is evicted before an accepted peer, then the one with more failures with departed peers,
+//! then, of newcomers, the one for which more attempts have failed, and then the later before the earlier one. Only
+//! pairs with the peers of the attempt count.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -22,28 +22,28 @@ use crate::messages::{Misdeed, Refusal};
 use crate::states::ConnectionPhase;
 use crate::topology::{BrokenLinks, LaneFailure, Ring};
 
-/// Pairs between two pieces that have to fail in a row before nothing is said to join them. Where a fifth
-/// of all pairs cannot be connected, eight fail by chance once in 400,000 times.
+/// Number of pairs between two pieces that have to fail in a row before they count as not joined. If a fifth of all
+/// pairs cannot be connected, eight fail by chance once in 400,000 times.
 const FRUITLESS_MAX: usize = 8;
 
-/// Collectives in a row that an edge breaks before it is routed around.
+/// Number of collectives in a row that an edge breaks before it is routed around.
 pub(super) const BREAKS_MAX: u8 = 2;
 
-/// Collectives that a peer may cancel until one is committed. A program whose callers give up together,
-/// because none of their collectives can end, has time to notice.
+/// Number of collectives that a peer may cancel until one is committed. A program whose callers all give up, because
+/// none of their collectives can end, has time to notice.
 const CANCELS_MAX: u8 = 16;
 
-/// What speaks against a peer. Failures with peers that are gone decide only between equals: they may all have
-/// been the fault of one newcomer that came again and again.
+/// The evidence against a peer. Failures with departed peers count only in a tie: one newcomer that came again and
+/// again may have caused them all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 struct Charges {
-    /// Pairs with peers that are there: not to be connected, or broken too often.
+    /// Number of pairs with current peers that could not be connected, or broke too often.
     pairs: usize,
     with_departed: usize,
 }
 
 impl Master {
-    /// Evicts somebody if no ring is left.
+    /// Evicts a peer if no ring is left.
     pub(super) fn evict(&mut self, group: GroupId, ring: &Ring, out: &mut Out) {
         let members: Vec<PeerId> = self.present(group, ring);
         let Some(attempts) = self.attempts.get(&group) else {
@@ -93,10 +93,10 @@ impl Master {
         ring.0.iter().filter(is_member).copied().collect()
     }
 
-    /// Of several pieces the one with the most accepted peers stays, else the one with the most peers, else
-    /// the one with the fewest failures, else the one that is longest in the run. Where each peer is a piece of
-    /// its own, that one stays that has the fewest failures: an accepted peer that nothing joins to anybody
-    /// would else have each newcomer refused.
+    /// The order of pieces: the one with the most accepted peers stays, in a tie the one with the most peers, then
+    /// the one with the fewest failures, then the one that has been in the run for the longest time. If each piece is
+    /// a single peer, the one with the fewest failures stays. Otherwise an accepted peer that nothing joins to the
+    /// others would have each newcomer refused.
     fn weight(
         &self,
         group: GroupId,
@@ -121,8 +121,7 @@ impl Master {
         )
     }
 
-    /// These pieces go, with all of their members: for the failures of the piece where a member has none
-    /// of its own.
+    /// Evicts all members of these pieces. A member without failures of its own is evicted for those of its piece.
     fn cut_off(
         &mut self,
         group: GroupId,
@@ -150,8 +149,8 @@ impl Master {
         }
     }
 
-    /// The peer that goes if one has to. Where a ring is left to the accepted peers alone it is a newcomer:
-    /// their ring is left alone for it.
+    /// The peer to evict, if one has to be. If the accepted peers alone have a ring, it is a newcomer: their ring is
+    /// not changed for it.
     fn worst(&self, group: GroupId, members: &[PeerId], dead: &BTreeSet<Pair>) -> Option<PeerId> {
         let accepted = members.iter().filter(|peer| !self.is_registered(**peer));
         let accepted: Vec<PeerId> = accepted.copied().collect();
@@ -184,8 +183,8 @@ impl Master {
         )
     }
 
-    /// What speaks against a peer among these members. Who was left out of their attempt, or came after it, is
-    /// not in their way.
+    /// The evidence against a peer among these members. Peers that were left out of their attempt, or joined after
+    /// it, do not count.
     fn charges(&self, group: GroupId, members: &[PeerId], peer: PeerId) -> Charges {
         let is_end = |pair: &&Pair| {
             let other = other_of(**pair, peer);
@@ -203,8 +202,8 @@ impl Master {
         }
     }
 
-    /// It goes for a pair with another of these members. A newcomer that has none may have waited three times
-    /// for one that was left out as well: then that one is named.
+    /// Evicts the peer, and names a pair with another of these members. A newcomer without such a pair may have
+    /// waited three times for a peer that was left out as well, which is then named.
     pub(super) fn send_away_for_failures(
         &mut self,
         group: GroupId,
@@ -232,8 +231,8 @@ impl Master {
         }
     }
 
-    /// One end of an edge goes: a newcomer is refused, a peer of the run kicked. What this says about the
-    /// other end stays.
+    /// Removes one end of an edge: a newcomer is refused, an accepted peer is evicted. The evidence against the other
+    /// end remains.
     pub(super) fn send_away(&mut self, goes: PeerId, edge: DeadEdge, out: &mut Out) {
         for failed in self.failed.values().copied() {
             if failed.dialler == goes {
@@ -272,8 +271,8 @@ impl Master {
             .is_some_and(|record| record.phase == ConnectionPhase::Registered)
     }
 
-    /// A collective was aborted because a peer lost these links. If it names none, any of them may be to blame.
-    /// Under however many collectives, a link breaks once.
+    /// A collective was aborted because a peer lost these links. If it names none, any of its links may be to blame.
+    /// A link that breaks counts once, under however many collectives.
     pub(super) fn note_break(
         &mut self,
         group: GroupId,
@@ -309,7 +308,7 @@ impl Master {
         }
     }
 
-    /// Edges break again and again: is a ring left without them?
+    /// Evicts a peer if edges break repeatedly, and no ring is left without them.
     fn evict_for_breaks(&mut self, group: GroupId, out: &mut Out) {
         let Some(record) = self.groups.get(&group) else {
             return;
@@ -324,9 +323,9 @@ impl Master {
         }
     }
 
-    /// A collective was aborted because a peer has cancelled it, or a synchronization because a holder has given
-    /// up its call (of no bytes). One that does nothing else, while nothing succeeds, stops the run as surely as
-    /// one that is dead, and goes.
+    /// A collective was aborted because a peer has cancelled it, or a synchronization because a holder has given up
+    /// its call (with zero bytes). A peer that does nothing else, while nothing succeeds, stops the run like a dead
+    /// peer, and is evicted.
     pub(super) fn note_cancel(&mut self, group: GroupId, peer: PeerId, bytes: u64, out: &mut Out) {
         let Some(record) = self.group_mut(group) else {
             return;
@@ -337,8 +336,9 @@ impl Master {
         }
     }
 
-    /// A collective of this size was committed: what broke under smaller ones, or as large ones, works; but for the
-    /// edge to a root, over which nothing went. One that has moved nothing, as a barrier, shows nobody to be well.
+    /// A collective of this size was committed. Edges that broke under collectives of at most this size count as
+    /// working again, except for the edge to a root, over which no data went. A collective without data, such as a
+    /// barrier, proves nothing.
     pub(super) fn forgive(&mut self, group: GroupId, bytes: u64, root: Option<PeerId>) {
         if let Some(record) = self.group_mut(group) {
             // Of two the root sends over the same edge.
@@ -356,8 +356,8 @@ impl Master {
     }
 }
 
-/// Whether every pair between two pieces has failed. Of large pieces that is not looked at: it would take that
-/// many failures.
+/// Whether every pair between two pieces has failed. Large pieces are not checked, because that would take as many
+/// failures.
 fn nothing_joins(
     largest: &BTreeSet<PeerId>,
     piece: &BTreeSet<PeerId>,

@@ -1,4 +1,4 @@
-//! What goes into the master machine and what comes out.
+//! Inputs, outputs, timers and configuration of the master machine.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -11,54 +11,54 @@ use crate::states::{ConnectionState, Event};
 use crate::ticket::TicketMint;
 use crate::tour::{Solved, TourProblem};
 
-/// A fact that happened to the master.
+/// An event that the driver reports to the master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MasterInput {
-    /// A connection said hello. Answered at once by [`MasterOutput::Register`] or
+    /// A connection sent its hello. The master answers at once with [`MasterOutput::Register`] or
     /// [`MasterOutput::Refuse`].
     Connected {
-        /// The driver's name for the connection.
+        /// The driver's id of the connection.
         conn: ConnId,
-        /// What it said.
+        /// The hello.
         hello: Hello,
-        /// Where it comes from.
+        /// The remote address of the connection.
         from: IpAddr,
-        /// What its transport has proved. `None`: the transport proves nothing.
+        /// The identity that the transport has proved. `None`: the transport proves nothing.
         identity: Option<Identity>,
     },
-    /// A registered peer said something. Messages of peers that the master has already let go are
-    /// ignored: they were on their way.
+    /// A registered peer sent a message. Messages of peers that the master has already removed are ignored, because
+    /// they may have been in flight.
     Message {
-        /// Who.
+        /// The sender.
         peer: PeerId,
-        /// What.
+        /// The message.
         message: ToMaster,
     },
-    /// A peer sent something that is not a message, or did not read what was sent to it.
+    /// A peer sent bytes that are not a message, or did not read what was sent to it.
     Misbehaved {
-        /// Who.
+        /// The peer.
         peer: PeerId,
         /// [`Misdeed::Malformed`] or [`Misdeed::SlowReader`].
         misdeed: Misdeed,
     },
-    /// A peer's connection ended.
+    /// The connection of a peer ended.
     Disconnected {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
     },
-    /// A timer that was started has run out.
+    /// A timer ran out.
     TimerFired(MasterTimer),
-    /// Answer to [`MasterOutput::SolveTour`].
+    /// The answer to [`MasterOutput::SolveTour`].
     TourSolved {
         /// The round of the question.
         round: Round,
         /// The group of the question.
         group: GroupId,
-        /// `None`: no ring connects all.
+        /// The ring that was found. `None`: no ring connects all members.
         found: Option<Solved>,
     },
-    /// A search that goes on by [`MasterOutput::SearchTour`] has found another ring. What comes after its end
-    /// means nothing.
+    /// A background search ([`MasterOutput::SearchTour`]) has found a better ring. Ignored after the search has
+    /// ended.
     TourImproved {
         /// The round of the question.
         round: Round,
@@ -67,205 +67,212 @@ pub enum MasterInput {
         /// The best ring so far.
         found: Solved,
     },
-    /// The operator wants the master to end.
+    /// The operator stops the master.
     Stop,
 }
 
-/// What the driver has to do, in this order.
+/// An order to the driver. Carry orders out in sequence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MasterOutput {
-    /// The connection is this peer from here on.
+    /// From here on, this connection belongs to this peer.
     Register {
-        /// The driver's name for the connection.
+        /// The driver's id of the connection.
         conn: ConnId,
-        /// Its identity.
+        /// The peer's id.
         peer: PeerId,
     },
-    /// Tell the connection why it is not welcome, and end it.
+    /// Tell the connection why it is refused, and close it.
     Refuse {
-        /// The driver's name for the connection.
+        /// The driver's id of the connection.
         conn: ConnId,
-        /// Why.
+        /// The reason.
         reason: Refusal,
     },
     /// Send a message.
     Send {
-        /// To whom.
+        /// The recipient.
         peer: PeerId,
-        /// What.
+        /// The message.
         message: ToPeer,
     },
-    /// End the peer's connection once what was sent has gone out. The machine has already forgotten
-    /// the peer.
+    /// Close the peer's connection after everything that was sent to it has gone out. The machine has already
+    /// forgotten the peer.
     Close {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
     },
-    /// Start the timer, or start it anew.
+    /// Start the timer, or restart it.
     StartTimer {
-        /// Which.
+        /// The timer.
         timer: MasterTimer,
-        /// How long.
+        /// The time after which it runs out.
         after: Duration,
     },
     /// Stop the timer.
     StopTimer(MasterTimer),
-    /// Find a good ring; answer with [`MasterInput::TourSolved`].
+    /// Find a good ring, and answer with [`MasterInput::TourSolved`].
     SolveTour {
         /// The optimization.
         round: Round,
-        /// Whose ring.
+        /// The group.
         group: GroupId,
-        /// What is known.
+        /// The measurements.
         problem: TourProblem,
     },
-    /// Go on with the search for the answer to [`SolveTour`](Self::SolveTour), where nobody waits for it; tell each
-    /// better ring by [`MasterInput::TourImproved`]. It ends by itself when it has taken its steps, or when nothing
-    /// better can be found.
+    /// Continue the search behind the answer to [`SolveTour`](Self::SolveTour) in the background, and report each
+    /// better ring with [`MasterInput::TourImproved`]. The search ends by itself after its last step, or when no
+    /// better ring is possible.
     SearchTour {
         /// The round of the question.
         round: Round,
-        /// Whose ring.
+        /// The group.
         group: GroupId,
-        /// How many steps it may take at most.
+        /// Maximum number of steps.
         steps: u64,
     },
-    /// End that search: nobody wants to know any more.
+    /// End that search: its result is no longer needed.
     EndSearch {
         /// The round of the question.
         round: Round,
-        /// Whose ring.
+        /// The group.
         group: GroupId,
     },
     /// For logs, traces and coverage: a peer changed its state.
     Moved {
-        /// Who.
+        /// The peer.
         peer: PeerId,
-        /// Why.
+        /// The event that caused the change.
         event: Event,
-        /// From where.
+        /// The old state.
         from: ConnectionState,
-        /// To where.
+        /// The new state.
         to: ConnectionState,
     },
-    /// For logs: a peer is no longer part of the run, or no longer waits.
+    /// For logs: a peer has left the run, or has stopped waiting to be admitted.
     Lost {
-        /// Who.
+        /// The peer.
         peer: PeerId,
-        /// What it had done wrong, if anything.
+        /// The rule that it broke, if any.
         misdeed: Option<Misdeed>,
     },
-    /// The machine found itself in a contradiction: a defect of this crate. The driver logs it; tests
-    /// and the model checker fail on it. The peer's state is left as it was.
+    /// The machine found a contradiction in its state, which is a defect of this crate. The driver logs it; tests and
+    /// the model checker fail on it. The peer's state is left unchanged.
     Inconsistent {
-        /// About whom.
+        /// The peer.
         peer: PeerId,
         /// Its state.
         state: ConnectionState,
-        /// What was to happen.
+        /// The event that the state does not permit.
         event: Event,
     },
-    /// The master has told everybody and can end.
+    /// The master has told all peers, and can end.
     Stopped,
 }
 
-/// Everything that the master can be waiting for.
+/// The timers of the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum MasterTimer {
-    /// Time to give every peer a sign of life.
+    /// The next heartbeat to all peers is due.
     HeartbeatDue,
-    /// What was measured before the last time is out of date.
+    /// The known measurements become one generation older.
     MeasurementsAge,
-    /// A peer has been silent and is about to be counted as lost.
+    /// Nothing has arrived from this peer for too long.
     Silence(PeerId),
-    /// Others have waited for this peer for long: for its vote, or for its part of something that runs.
+    /// Others have waited for this peer for too long: for its vote, or for its part of a running operation.
     Late(PeerId),
-    /// Not everybody has reported about its ring edges.
+    /// The links of this round were not all reported in time.
     Wiring(Round),
     /// A failed attempt to connect a ring may be repeated.
     RetryWiring(Round),
-    /// The ring solver is slow.
+    /// The ring solver did not answer in time.
     Solver(Round),
 }
 
-/// Whom an attempt to connect rings concerns.
+/// The peers whose rings an attempt connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// All groups, with or without newcomers.
+    /// Those of all groups, with or without newcomers.
     Everybody,
     /// The accepted peers of one group.
     Group(GroupId),
 }
 
-/// Limits and time limits of a master.
+/// Limits and deadlines of a master. docs/limits.md describes what happens when they run out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MasterConfig {
-    /// Most peers at once, registered ones included.
+    /// Maximum number of peers, registered ones included. Further peers are refused with [`Refusal::RunFull`].
+    /// Default: 1024.
     pub peers_max: u32,
-    /// Most collectives that one peer may have in flight, beyond which it is kicked. At least
-    /// [`COLLECTIVES_MAX`](crate::wire::COLLECTIVES_MAX): peers hold themselves to that.
+    /// Maximum number of collectives that one peer may have in flight. A peer that exceeds it is evicted with
+    /// [`Misdeed::TooManyTags`]. At least [`COLLECTIVES_MAX`](crate::wire::COLLECTIVES_MAX), the limit that peers
+    /// keep to. Default: 1024.
     pub tags_max: u32,
-    /// Most entries of a shared state.
+    /// Maximum number of entries of a shared state. A peer that offers more is evicted with [`Misdeed::BadManifest`].
+    /// Default: 16,384.
     pub entries_max: EntryIndex,
-    /// Between signs of life, in both directions.
+    /// Interval of heartbeats in both directions. Default: 1 s.
     pub heartbeat: Duration,
-    /// After so long a silence a peer counts as lost.
+    /// A peer that has been silent for this long is evicted with [`Misdeed::Silent`]. Default: 5 s.
     pub silence: Duration,
-    /// How long others wait for the vote of a peer that is idle. Then it is kicked, unless fewer wait
-    /// than would be kicked. So it must exceed the longest computation between two calls.
+    /// How long others wait for the vote of an idle peer before it is evicted with [`Misdeed::MissedBallot`]. It is
+    /// not evicted if more peers would be evicted than wait. Must exceed the longest computation between two calls.
+    /// Default: 600 s.
     pub late: Duration,
-    /// How long a peer that others wait for may move no bytes of a collective or a transfer, and not end its
-    /// part of it.
+    /// How long a peer that others wait for may go without moving bytes of a collective or a transfer, or ending its
+    /// part of it. Default: 60 s.
     pub stalled: Duration,
-    /// How long peers may take to connect their ring edges.
+    /// How long peers may take to connect their links. Links that are not reported by then count as failed. Default:
+    /// 15 s.
     pub wiring: Duration,
-    /// Pause before an attempt between accepted peers is repeated; doubles with each attempt.
+    /// Pause before a failed attempt to connect a ring is repeated. It doubles with each failed attempt in a row, at
+    /// most `wiring_attempts_max` times. Default: 20 ms.
     pub wiring_retry: Duration,
-    /// Failed attempts in a row after which a peer is evicted, if no ring is left that avoids all pairs of
-    /// peers that could not be connected; two, if a newcomer is among them.
+    /// Failed attempts in a row after which a peer is evicted with [`Misdeed::Unconnectable`], if no ring is left
+    /// that avoids all pairs of peers that could not be connected. Two if newcomers are among them. Default: 5.
     pub wiring_attempts_max: u8,
-    /// Failed transfers after which a peer that has been through a synchronization of its group has to
-    /// go, if it has failed with every peer that could serve it. A newcomer goes after two. Default: 3.
+    /// Failed transfers after which a peer is evicted with [`Misdeed::Unfetchable`], if it has failed with every
+    /// holder. A peer that has not been through a synchronization of its group is evicted after two. Default: 3.
     pub transfer_attempts_max: u8,
-    /// Most holders that a peer fetches shared state from at a time; 0 is as 1. Default: 4.
+    /// Maximum number of holders from which a peer fetches shared state at the same time. 0 counts as 1. Default: 4.
     pub transfer_holders_max: u8,
-    /// Bytes that a peer has to fetch for each holder that it is given, so that a small state comes from one.
-    /// Default: 8 MiB.
+    /// A peer fetches from one holder for each `transfer_share_min` bytes that it lacks, and from at least one. So a
+    /// small state comes from one holder. Default: 8 MiB.
     pub transfer_share_min: u64,
-    /// How long the measurements of one rotation may take. Who has not reported then has no edges, and is not
-    /// asked again by this optimization. Default: 20 s.
+    /// How long one rotation of measurements may take. A peer that has not reported by then has no edges in this
+    /// optimization, and is not asked again. It is not evicted. Default: 20 s.
     pub probe: Duration,
-    /// How long a measurement is kept at least; at most twice as long. What is kept is not measured again.
-    /// Default: 10 min.
+    /// How long a measurement is kept at least; it is kept at most twice as long. A measurement that is kept is not
+    /// repeated. Default: 10 min.
     pub measurements: Duration,
-    /// How long the ring solver may take.
+    /// How long the ring solver may take before the optimization fails. Default: 300 s.
     pub solver: Duration,
-    /// How many steps of the solver a search takes that goes on beside the run, when the immediate answer is not
-    /// proven to be the best; 0: there is none. 100 to 150 million take a second of computing. Default: 3 billion.
+    /// Maximum number of solver steps of the background search for a better ring, which runs if the immediate answer
+    /// is not proved to be the best. 0: no search. 100 to 150 million steps take a second. Default: 3 billion.
     pub search_steps: u64,
-    /// Up to how many members of a group all edges are measured. In a larger one some edges of each peer are, the
-    /// others are estimated from them, and those that a ring wants are measured. Default: 16.
+    /// Maximum number of members of a group in which all edges are measured. In a larger group some edges of each
+    /// peer are measured, and the others are estimated from them; the edges that the solver chooses are then measured
+    /// as well. Default: 16.
     pub probe_all_max: u16,
-    /// How many percent of the time of a reduce another ring has to save to be adopted. Default: 5.
+    /// Percentage of the time of a reduce that another ring must save to be adopted. Default: 5.
     pub rewiring_gain: u8,
-    /// Of what size that reduce is. Default: 64 MiB.
+    /// Size in bytes of that reduce. Default: 64 MiB.
     pub reduce_bytes: u64,
-    /// A group of at most so many members is given links between all of them, a mesh, beside those of its ring:
-    /// its small and middle-sized collectives are exchanged directly. At most one lane per link that is not of
-    /// the ring. 0: rings only. Default: 8.
+    /// Maximum number of members of a group that gets a mesh: links between all members, beside those of its ring.
+    /// Small and medium collectives are then exchanged directly. A mesh link that is not part of the ring gets one
+    /// lane. 0: rings only. Default: 8.
     pub mesh_max: u16,
-    /// The same for a group whose members are at several sites, and several of them at one: collectives in two levels need
-    /// a mesh. 0: `mesh_max` holds for these, too. Default: 32.
+    /// As `mesh_max`, for a group at several sites with several members at one of them, because two-level collectives
+    /// need a mesh. Has no effect unless it is larger than `mesh_max`. Default: 32.
     pub sites_mesh_max: u16,
-    /// From how many members on a group whose members have one address sends small buffers in rounds, over its mesh. In
-    /// smaller ones rounds save no message. Default: 4.
+    /// Minimum number of members of a group within one machine that sends small buffers in rounds, over its mesh. In
+    /// smaller groups rounds save no messages. Default: 4.
     pub rounds_from: u16,
-    /// Mints the tickets. Its key must be 128 random bits.
+    /// Mints the tickets. Its key must be 128 random bits; the default is all zeros.
     pub tickets: TicketMint,
 }
 
 impl MasterConfig {
-    /// The default limits, and no links beside those of the rings.
+    /// The default limits, but without meshes.
     #[must_use]
     pub fn rings_only() -> Self {
         Self {
@@ -277,7 +284,7 @@ impl MasterConfig {
 }
 
 impl Default for MasterConfig {
-    /// Limits for a run on the internet, and an all-zero ticket key, which a driver must replace.
+    /// Limits for a run on the internet, and an all-zero ticket key, which the driver must replace.
     fn default() -> Self {
         Self {
             peers_max: 1024,

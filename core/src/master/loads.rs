@@ -1,9 +1,9 @@
-//! Rings under load: all their edges are probed at the same time, because edges that share a link are slower
-//! together than each by itself.
+//! Rings under load: all their edges are probed at the same time, because edges that share a link are slower together
+//! than each by itself.
 //!
-//! A ring that is slower so is solved once more, with what was found, and the second ring is probed under load as
-//! well: each is judged by what it did when it was probed. An edge that was ordered and has no result cannot be
-//! used, as in any rotation, and neither can its ring.
+//! A ring that is slower under load is solved once more, with these measurements, and the second ring is probed under
+//! load as well. Each ring is judged by its own probe. An edge that was ordered and has no result cannot be used, as
+//! in any rotation, and neither can its ring.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -16,25 +16,24 @@ use crate::id::GroupId;
 use crate::paths::RingEstimate;
 use crate::tour::Solved;
 
-/// Rings that are probed under load.
+/// Rings to be probed under load.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Load {
     rings: BTreeMap<GroupId, Promised>,
-    /// Rings that these take the place of, which were probed before.
+    /// The rings that these replace, which were probed before.
     before: Vec<(GroupId, Loaded)>,
-    /// Whether those that are slower than promised may be solved once more.
+    /// Whether rings that are slower than expected may be solved once more.
     is_first: bool,
 }
 
-/// A ring, and the bottleneck that its edges promise. `None`: not all of them are known.
+/// A ring, and the bottleneck that its edges promise. `None` if not all of them are known.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Promised {
     solved: Solved,
     bytes_per_s: Option<u64>,
 }
 
-/// A ring, and what can be expected of it by what was known of its edges when it was probed. `None`: one of them
-/// cannot be used.
+/// A ring, and its estimate by the measurements at the time of its probe. `None` if one of its edges cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Loaded {
     pub(super) solved: Solved,
@@ -42,7 +41,7 @@ pub(super) struct Loaded {
 }
 
 impl Master {
-    /// A ring by what is known of its edges.
+    /// A ring with its estimate by the known measurements.
     pub(super) fn as_known(&self, solved: &Solved) -> Loaded {
         Loaded {
             solved: solved.clone(),
@@ -56,8 +55,8 @@ impl Master {
         edges.all(|edge| self.known.is_under_load(edge))
     }
 
-    /// What was found, beside the rings of the other groups, which have been probed before: all that will be
-    /// in use at the same time.
+    /// The load of the found rings, and of the rings of the other groups, which were probed before: all that will be
+    /// used at the same time.
     pub(super) fn load_of(&self, solving: &Solving) -> Load {
         let before = solving.loaded.iter().flatten();
         let mut rings: BTreeMap<GroupId, Solved> = before
@@ -81,7 +80,7 @@ impl Master {
         }
     }
 
-    /// What there is to choose from after this, the last ring of each group at the end.
+    /// The candidates after this probe, the last ring of each group at the end.
     pub(super) fn found(&self, solving: &Solving) -> Vec<(GroupId, Loaded)> {
         let solved = solving.solved.iter();
         let solved = solved.map(|(group, solved)| (*group, self.as_known(solved)));
@@ -101,7 +100,7 @@ impl Master {
         self.probe(probing, out);
     }
 
-    /// Groups whose rings are slower under load than their edges promised are solved once more.
+    /// Solves once more for groups whose rings are slower under load than their edges promised.
     pub(super) fn judge(&mut self, load: Load, out: &mut Out) {
         let may_be_solved = rule!(load.is_first; LoadProbedAgain => true);
         let is_slower = |promised: &Promised| {

@@ -1,13 +1,12 @@
-//! What a vote to synchronize offers, in the form in which the master keeps and compares it.
+//! The offer of a vote to synchronize, in the form in which the master stores and compares it.
 //!
-//! Each manifest is read once, when its vote arrives, and leaves two digests: one of its *description*
-//! (names, types, counts, flags), one of its *content* (the description, and the hashes of the entries
-//! that must be equal everywhere). Where two digests are equal, so is what they are of; elections
-//! compare nothing else. They are keyed with a secret of the master, so that no peer can make two
-//! manifests collide.
+//! Each manifest is read once, when its vote arrives, and reduced to two digests: one of its *description* (names,
+//! types, counts, flags), and one of its *content* (the description, and the hashes of the entries that must be equal
+//! on all peers). Equal digests mean equal contents; elections compare only digests. They are keyed with a secret of
+//! the master, so that no peer can make two manifests collide.
 //!
-//! A description is held once, however many votes share it, and so are hashes that are all the same:
-//! at the limits the votes of a group that agrees take the memory of one.
+//! A description is stored once, however many votes share it, and so are equal hashes. At the limits, the votes of a
+//! group that agrees take the memory of one.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -28,7 +27,7 @@ use crate::ticket::TicketMint;
 /// The votes of a group.
 pub(super) type Offers = BTreeMap<PeerId, Offer>;
 
-/// Equal where what it was computed from is.
+/// Equal if and only if the inputs are, except for collisions, which no peer can produce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Digest(u128);
 
@@ -44,19 +43,18 @@ pub(super) struct Offer {
     hashes: Arc<[ContentHash]>,
 }
 
-/// The entries that a peer has, whatever is in them. Names are kept to tell where two descriptions differ.
+/// The entries of a peer, without their content. The names are kept to tell where two descriptions differ.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Description {
     digest: Digest,
     /// In the order of the names.
     entries: Vec<(String, EntryShape)>,
-    /// Entries in which peers may differ, a bit for each in the order of the names.
+    /// Entries in which peers may differ: one bit for each, in the order of the names.
     may_differ: Vec<u64>,
 }
 
 impl Offer {
-    /// Reads a vote whose entries are sorted by name. What it shares with those that are known is not
-    /// kept another time.
+    /// Reads a vote whose entries are sorted by name. Parts that it shares with known offers are not stored again.
     pub(super) fn read(vote: &SyncVote, mint: &TicketMint, known: &Offers) -> Self {
         let key = mint.derive_key(b"digests of shared state");
         let entry_key = mint.derive_key(b"digests of entries");
@@ -84,20 +82,19 @@ impl Offer {
         self.description.digest
     }
 
-    /// Is there an entry in which peers may differ?
+    /// Whether there is an entry in which peers may differ.
     pub(super) fn may_differ(&self) -> bool {
         self.description.may_differ.iter().any(|word| *word != 0)
     }
 
-    /// Who holds this and has to hold what `elected` does: is there anything to fetch? Both describe
-    /// the same entries.
+    /// Whether a peer with this offer lacks part of the content of `elected`. Both must describe the same entries.
     pub(super) fn lacks(&self, elected: &Self, is_newcomer: bool) -> bool {
         self.content != elected.content
             || rule!(is_newcomer && self.may_differ(); NewcomerLacksWhatMayDiffer => false)
     }
 
-    /// What is to be fetched, a bit for each entry: what differs from `source`, which holds the elected
-    /// content, and as a newcomer what may differ too. Both describe the same entries.
+    /// The entries to fetch, one bit for each: those that differ from `source`, which holds the elected content, and,
+    /// for a newcomer, those that may differ. Both must describe the same entries.
     pub(super) fn dirty(&self, source: &Self, is_newcomer: bool) -> Arc<[u64]> {
         let hashes = self.hashes.chunks(64).zip(source.hashes.chunks(64));
         let word = |((own, wanted), may_differ): ((&[ContentHash], &[ContentHash]), &u64)| {
@@ -113,12 +110,12 @@ impl Offer {
         hashes.zip(&self.description.may_differ).map(word).collect()
     }
 
-    /// The marked entries, with the hashes that they have here.
+    /// The marked entries, with their hashes in this offer.
     pub(super) fn pick(&self, marks: Arc<[u64]>) -> FetchList {
         FetchList::marked(marks, Arc::clone(&self.hashes))
     }
 
-    /// The bytes of the marked entries.
+    /// Number of bytes of the marked entries.
     pub(super) fn bytes_of(&self, marks: &[u64]) -> u64 {
         let is_marked = |at: usize| {
             marks
@@ -130,13 +127,14 @@ impl Offer {
         marked.fold(0, |sum, (_, (_, shape))| sum.saturating_add(shape.bytes()))
     }
 
-    /// Whether the two hold the same, also where they may differ.
+    /// Whether the two have equal content, including entries that may differ.
     pub(super) fn holds_the_same(&self, other: &Self) -> bool {
         let same = Arc::ptr_eq(&self.hashes, &other.hashes) || self.hashes == other.hashes;
         self.content == other.content && same
     }
 
-    /// How many entries this one lacks, has besides, or describes otherwise, and the first of them.
+    /// The misdeed that describes the difference: the number of entries that this offer lacks, has in addition, or
+    /// describes differently, and the first of them.
     pub(super) fn mismatch(&self, elected: &Self) -> Misdeed {
         let mut own = self.description.entries.iter().peekable();
         let mut theirs = elected.description.entries.iter().peekable();
@@ -189,7 +187,8 @@ fn bits(flags: impl DoubleEndedIterator<Item = bool>) -> u64 {
         .fold(0, |word, flag| word << 1 | u64::from(flag))
 }
 
-/// Of one entry, without its content. What follows the name has a fixed length, so that no two entries are one text.
+/// The digest of one entry without its content. The part after the name has a fixed length, so that no two entries
+/// have the same input.
 fn digest_of_entry(key: &[u8; 16], entry: &EntryInfo) -> u128 {
     let mut hasher = SipHasher24::new_with_key(key);
     hasher.write(entry.name.as_bytes());
@@ -208,7 +207,7 @@ fn digest_of_description(key: &[u8; 16], entry_key: &[u8; 16], entries: &[EntryI
     Digest(hasher.finish128().as_u128())
 }
 
-/// The description says which entries have a hash here.
+/// The digest of the content. The description determines which entries have a hash in it.
 fn digest_of_content(key: &[u8; 16], description: Digest, entries: &[EntryInfo]) -> Digest {
     let mut hasher = SipHasher24::new_with_key(key);
     hasher.write(b"content");

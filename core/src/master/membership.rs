@@ -1,8 +1,7 @@
-//! Hello, farewell, kick: who is connected.
+//! Hello, leaving, eviction: the connected peers.
 //!
-//! A newcomer becomes *registered*; whether it is admitted is a ballot's business (`topology`).
-//! Every way out ends in [`Master::lose`], which forgets the peer and withdraws its votes; the
-//! ballots are counted again afterwards.
+//! A newcomer becomes *registered*; a ballot decides whether it is admitted (`topology`). Every end of a membership
+//! goes through [`Master::lose`], which removes the peer and withdraws its votes. Then the ballots are counted again.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -96,7 +95,7 @@ impl Master {
         self.lose(peer, None, out);
     }
 
-    /// Ends the membership of a peer that broke a rule, telling it which.
+    /// Evicts a peer that broke a rule, and tells it which.
     pub(super) fn kick(&mut self, peer: PeerId, misdeed: Misdeed, out: &mut Out) {
         if !self.peers.contains_key(&peer) {
             return;
@@ -106,14 +105,14 @@ impl Master {
         self.lose(peer, Some(misdeed), out);
     }
 
-    /// Turns a newcomer away, telling it why.
+    /// Refuses a newcomer, and tells it why.
     pub(super) fn refuse(&mut self, peer: PeerId, reason: Refusal, out: &mut Out) {
         send(out, peer, ToPeer::Refused(reason));
         out.push(MasterOutput::Close { peer });
         self.lose(peer, None, out);
     }
 
-    /// Forgets a peer: its votes are withdrawn, what ran with it is aborted.
+    /// Removes a peer: its votes are withdrawn, and its running operations are aborted.
     pub(super) fn lose(&mut self, peer: PeerId, misdeed: Option<Misdeed>, out: &mut Out) {
         let Some(record) = self.peers.remove(&peer) else {
             return;

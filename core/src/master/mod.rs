@@ -1,44 +1,44 @@
-//! The deciding machine: keeps membership, counts ballots, gives verdicts.
+//! The deciding machine: it keeps the membership, counts ballots, and decides outcomes.
 //!
 //! ```text
-//!   MasterInput ──▶ handle ──▶ the one input changes what is known
+//!   MasterInput ──▶ handle ──▶ records the one input
 //!                      │
 //!                      ▼
-//!                   settle ──▶ every ballot is counted again until nothing moves
+//!                   settle ──▶ counts all ballots again until nothing changes
 //!                      │
 //!                      ▼
-//!                  MasterOutput, in the order in which to do it
+//!                  MasterOutput, in the order in which to carry it out
 //! ```
 //!
-//! Nothing is decided while a message is read. A message only records a vote or a report; then
-//! `settle` counts every ballot afresh that the message concerns. A departure is therefore nothing
-//! special: the ballots that lacked only the departed peer's vote complete in the same way.
+//! The master decides nothing while it reads a message. A message only records a vote or a report. Then `settle`
+//! counts every ballot again that the message concerns. So the loss of a peer is not a special case: a ballot that
+//! lacked only the lost peer's vote completes in the same way.
 //!
 //! | file | what it is for |
 //! |---|---|
 //! | `io` | inputs, outputs, timers, configuration |
-//! | `record` | what is remembered about a peer and a group |
-//! | `membership` | hello, farewell, kick |
-//! | `awaited` | whom a peer waits for, if it asks |
-//! | `tally` | how many peers are in which state |
-//! | `settle` | counting ballots until nothing moves |
-//! | `deadlines` | which timers run; peers that others wait for too long |
+//! | `record` | the state of a peer and of a group |
+//! | `membership` | hello, leaving, eviction |
+//! | `awaited` | the peers for which a peer waits, on request |
+//! | `tally` | the number of peers in each state |
+//! | `settle` | counting ballots until nothing changes |
+//! | `deadlines` | timers, and peers for which others wait too long |
 //! | `precedence` | which of two calls gives way when peers wait for each other |
 //! | `topology`, `wiring`, `attempt` | ballots about the ring; connecting its edges |
-//! | `blame`, `order`, `pieces`, `evict` | edges that fail: what they say, how they are avoided, who goes |
+//! | `blame`, `order`, `pieces`, `evict` | failed edges: attribution, avoidance, eviction |
 //! | `collectives` | starting, committing and aborting collectives |
-//! | `shared_state` | synchronizing: votes, plan, conclusion |
-//! | `manifest`, `election`, `remembered` | what votes offer; whose content wins; what groups have reached |
-//! | `transfers` | who fetches from whom, and who goes where that fails |
+//! | `shared_state` | synchronization: votes, plan, conclusion |
+//! | `manifest`, `election`, `remembered` | the offers of votes; the elected content; the revisions of groups |
+//! | `transfers` | the holders from which each peer fetches, and evictions after failed transfers |
 //! | `optimize` | the stages of an optimization: measuring, solving, adopting a better ring |
-//! | `loads` | rings whose edges are probed all at once, and what they do so |
-//! | `better` | rings that are found while nobody waits, and when they are adopted |
-//! | `sites` | where the members of a group are, by their names or by what was measured |
-//! | `probes`, `probing` | what is known of edges, and its age; rotations, and who has reported |
+//! | `loads` | measuring all edges of a ring at the same time |
+//! | `better` | rings that background searches find, and their adoption |
+//! | `sites` | the sites of the members of a group, by their names or by measurements |
+//! | `probes`, `probing` | known measurements and their age; rotations, and who has reported |
 //!
 //! **Invariant:** a peer's state changes only along [`TRANSITIONS`](crate::states::TRANSITIONS).
 //!
-//! **Invariant:** which timers run is a function of the state; none is forgotten, none leaks.
+//! **Invariant:** which timers run is a function of the state.
 
 mod attempt;
 mod awaited;
@@ -92,7 +92,7 @@ use record::{GroupRecord, Lateness, PeerRecord};
 use remembered::Remembered;
 use tally::Tally;
 
-/// Decides what each peer does next. The same inputs in the same order give the same outputs.
+/// The state machine of the master. The same inputs in the same order give the same outputs.
 ///
 /// ```
 /// use pccl_core::id::{ConnId, GroupId, ProtocolVersion};
@@ -130,44 +130,44 @@ pub struct Master {
     wirings: BTreeMap<Round, Wiring>,
     /// Failed attempts in a row at the ring of a group.
     attempts: BTreeMap<GroupId, Attempts>,
-    /// Pairs that could not be connected, lower number first, until they are.
+    /// Pairs of peers that could not be connected (lower id first), until they are connected.
     failed: BTreeMap<Pair, DeadEdge>,
-    /// Pairs whose group does without a mesh because a link between them did not come up.
+    /// Pairs of peers whose group does without a mesh, because a link between them could not be connected.
     unlinked: BTreeSet<Pair>,
-    /// What edges that failed with peers that are gone say about those that are left.
+    /// What failed edges to departed peers say about the remaining peers.
     departed: BTreeMap<PeerId, Departed>,
-    /// While newcomers are being admitted: who registered later waits for the next ballot. Without
-    /// it, newcomers that keep coming and failing would hold up the others for ever.
+    /// Set while newcomers are admitted: peers that registered after this one wait for the next ballot. Otherwise a
+    /// stream of failing newcomers could delay the others forever.
     admission_closed_at: Option<PeerId>,
     optimization: Option<Optimization>,
-    /// Searches for better rings that go on beside the run.
+    /// Background searches for better rings.
     searches: BTreeMap<GroupId, Search>,
-    /// What was measured.
+    /// The known measurements.
     known: Known,
-    /// The timers that run.
+    /// The running timers.
     armed: BTreeSet<MasterTimer>,
-    /// Accepted peers of all groups, counted.
+    /// Numbers of accepted peers of all groups.
     tally: Tally,
-    /// Who waits, as of the last time that deadlines were looked at.
+    /// The waits, as of the last update of the deadlines.
     waits: GlobalWaits,
-    /// Peers whose records the present input has changed, and that were not counted again since.
+    /// Peers whose records the current input has changed, and that were not counted since.
     touched: BTreeSet<PeerId>,
-    /// Peers whose timers have to be looked at.
+    /// Peers whose timers must be updated.
     rechecked: BTreeSet<PeerId>,
-    /// Groups that the present input concerns.
+    /// Groups that the current input concerns.
     dirty: BTreeSet<GroupId>,
-    /// Groups whose members the present input has changed.
+    /// Groups whose membership the current input has changed.
     regrouped: BTreeSet<GroupId>,
-    /// Peers that have gone on with their part of something that runs, or whose call is over, because of the
-    /// present input.
+    /// Peers that have made progress with their part of a running operation, or whose call has ended, because of the
+    /// current input.
     went_on: BTreeSet<PeerId>,
 }
 
-/// What `handle` appends to.
+/// The list to which `handle` appends.
 type Out = Vec<MasterOutput>;
 
 impl Master {
-    /// A master that knows nobody.
+    /// A master without peers.
     #[must_use]
     pub fn new(config: MasterConfig) -> Self {
         Self {
@@ -200,8 +200,8 @@ impl Master {
         }
     }
 
-    /// Applies one input and appends what is to be done, in order. Never fails: a peer that breaks
-    /// the protocol is kicked, which is an output.
+    /// Applies one input, and appends the orders for the driver to `out`, in sequence. It cannot fail: a peer that
+    /// breaks the protocol is evicted, which is an output.
     pub fn handle(&mut self, input: MasterInput, out: &mut Out) {
         if let MasterInput::Message {
             peer,
@@ -268,7 +268,7 @@ impl Master {
         self.settle(heard, out);
     }
 
-    /// What tests, the model and the logs may look at.
+    /// The state that tests, the model and the logs may read.
     #[must_use]
     pub fn view(&self) -> MasterView<'_> {
         MasterView::new(self)
@@ -283,7 +283,7 @@ impl Master {
         }
     }
 
-    /// The peer lives. `None`: it is nobody that the master knows.
+    /// Notes a sign of life of the peer. `None`: the master does not know the peer.
     fn hear(&self, peer: PeerId, out: &mut Out) -> Option<ConnectionPhase> {
         let record = self.peers.get(&peer)?;
         let anew = |peer: PeerId| MasterOutput::StartTimer {
@@ -380,7 +380,7 @@ impl Master {
         }
     }
 
-    /// A peer moves bytes for what others wait for: its time begins anew.
+    /// A peer moves bytes of an operation that others wait for, so its deadline starts again.
     fn goes_on(&mut self, peer: PeerId, out: &mut Out) {
         let late = self.peers.get(&peer).and_then(|record| record.late);
         if late == Some(Lateness::Part) {
@@ -389,14 +389,14 @@ impl Master {
         }
     }
 
-    /// Whether the peer was set aside, and what it says may have been on its way.
+    /// Whether the peer was set aside, so that its messages may have been in flight.
     fn is_aside(&self, peer: PeerId) -> bool {
         let record = self.peers.get(&peer);
         record.is_some_and(|record| record.aside.is_some())
     }
 
-    /// Moves a peer along the table. What the table lacks is a defect of this crate when the master
-    /// itself wants it.
+    /// Moves a peer along the table. If the master itself asks for a transition that the table lacks, that is a
+    /// defect of this crate.
     fn step(&mut self, peer: PeerId, event: Event, out: &mut Out) {
         let Some(record) = self.record_mut(peer) else {
             return;
@@ -427,7 +427,7 @@ impl Master {
         }
     }
 
-    /// Moves a peer because of its own message. What the table lacks is its misdeed.
+    /// Moves a peer because of its own message. If the table lacks the transition, the peer is evicted.
     fn step_or_kick(&mut self, peer: PeerId, event: Event, out: &mut Out) -> bool {
         let Some(state) = self.state_of(peer) else {
             return false;
@@ -449,7 +449,7 @@ impl Master {
         self.group_mut(group)
     }
 
-    /// A group to be changed: its ballots are counted again.
+    /// A group for modification, whose ballots are then counted again.
     fn group_mut(&mut self, group: GroupId) -> Option<&mut GroupRecord> {
         let record = self.groups.get_mut(&group)?;
         self.dirty.insert(group);
@@ -471,7 +471,7 @@ impl Master {
             .filter_map(|peer| Some((*peer, self.peers.get(peer)?)))
     }
 
-    /// Is a report about a round that there was? To report about one that never was is a misdeed.
+    /// Whether the round of a report was ever ordered. A report about any other round is a misdeed.
     fn was_ordered(&mut self, peer: PeerId, round: Round, out: &mut Out) -> bool {
         let was =
             rule!(round < self.next_round; LateReportKicked => round.next() == self.next_round);

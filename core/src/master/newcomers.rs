@@ -1,10 +1,10 @@
-//! Newcomers whose edges do not come up: who waits for the next admission, and who is refused.
+//! Newcomers whose edges do not come up: which of them wait for the next admission, and which are refused.
 //!
-//! The second rule of [`blame`](super::blame). An attempt has failed *because of* a newcomer that it could not
-//! reach, or that could not reach others whom somebody has reached. After two it is left out of the admission.
-//! If it was connected to nobody it is refused as soon as twice the other end has shown that it works, or it
-//! happens a third time. One that was connected to somebody has a place perhaps: it is refused after six
-//! attempts. So is each after three admissions without a place.
+//! The second rule of [`blame`](super::blame). An attempt has failed *because of* a newcomer if it could not reach
+//! the newcomer, or if the newcomer could not reach peers that others have reached. After two such attempts the
+//! newcomer is left out of the admission. If it was connected to no peer, it is refused as soon as the other end has
+//! twice shown that it works, or if it happens a third time. If it was connected to a peer, it may have a place, and
+//! is refused after six attempts. Any newcomer is refused after three admissions without a place.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -17,21 +17,21 @@ use crate::id::{GroupId, PeerId};
 use crate::states::ConnectionPhase;
 use crate::topology::Ring;
 
-/// Attempts after which a newcomer holds up nobody any longer.
+/// Number of failed attempts after which a newcomer no longer delays the others.
 pub(super) const STRIKES_MAX: u8 = 2;
 
-/// What one attempt says against a peer.
+/// The evidence of one attempt against a peer.
 #[derive(Clone, Copy, Debug)]
 struct Charge {
     edge: DeadEdge,
-    /// The other end of one of its dead edges has shown that it works.
+    /// Whether the other end of one of its dead edges has shown that it works.
     proven: bool,
-    /// It failed with other newcomers only: between two members it may have a place.
+    /// Whether it failed only with other newcomers: between two members it may have a place.
     among_newcomers: bool,
 }
 
 impl Master {
-    /// Newcomers that were charged in two attempts hold up nobody any longer.
+    /// Newcomers that were charged in two attempts no longer delay the others.
     pub(super) fn strike(&mut self, dead: &[DeadEdge], out: &mut Out) {
         let mut charged: BTreeMap<PeerId, Charge> = BTreeMap::new();
         for edge in dead {
@@ -66,8 +66,8 @@ impl Master {
         }
     }
 
-    /// Of newcomers that nobody reaches no more hold up the others in a third attempt than can stand between
-    /// them: the latest wait for the next admission. Who has waited for three is refused.
+    /// Among newcomers that no peer reaches, only as many take part in a third attempt as fit between the others. The
+    /// latest wait for the next admission. A newcomer that has waited for three is refused.
     pub(super) fn leave_out_the_hidden(&mut self, group: GroupId, ring: &Ring, out: &mut Out) {
         let attempts = self.attempts.get(&group).map(|attempts| attempts.count);
         if attempts.is_none_or(|attempts| attempts < STRIKES_MAX) {
@@ -88,8 +88,8 @@ impl Master {
         }
     }
 
-    /// Members of a whole ring were set apart for newcomers, and could not be connected with each other: their
-    /// ring stands as it is, and the newcomers wait for the next admission. Nobody loses its place for them.
+    /// If members of an intact ring were separated for newcomers, and could not be connected with each other, their
+    /// ring is kept, and the newcomers wait for the next admission. No member loses its place for them.
     pub(super) fn leave_the_standing_ring_alone(
         &mut self,
         group: GroupId,
@@ -111,7 +111,7 @@ impl Master {
         }
     }
 
-    /// A newcomer is left out of this admission; one that has waited for three is refused.
+    /// Leaves a newcomer out of this admission. One that has waited for three is refused.
     fn waits_for_a_place(
         &mut self,
         group: GroupId,

@@ -7,22 +7,22 @@
 //!                                   └── once, where a ring is slower under load than its edges alone
 //! ```
 //!
-//! A rotation is over when all its reports are in. Who dies, whose other end dies and who takes longer than
-//! [`probe`](super::MasterConfig::probe) is not awaited any more; who has not reported has no edges in the
-//! problem, and nobody has to go for it. Whatever goes wrong leaves the rings as they were, for everybody.
+//! A rotation is over when all its reports have arrived. The master does not wait for a peer that has died, whose
+//! other end has died, or that takes longer than [`probe`](super::MasterConfig::probe). A peer that has not reported
+//! has no edges in the problem, and is not evicted for it. Any failure leaves the rings unchanged for all peers.
 //! Edges that could not be wired are neither measured nor in the problem.
 //!
-//! Where a ring is solved once more, that ring is probed under load as well, and what both do under load is
+//! If a ring is solved once more, that ring is probed under load as well, and the results of both under load are
 //! compared.
 //!
-//! Of a large group some edges of each peer are measured, and the others estimated from the limits of their ends;
-//! then those are measured that the solver's ring wants, a few times.
+//! In a large group some edges of each peer are measured, and the others are estimated from the limits of their ends.
+//! Then the edges of the solver's ring are measured, up to a few times.
 //!
-//! With the rings the sites are told that were found by what was measured ([`sites`](super::sites)), also if the rings
-//! are what they were.
+//! The sites that were found by the measurements are announced with the rings ([`sites`](super::sites)), even if the
+//! rings are unchanged.
 //!
-//! A ring is adopted if it saves at least [`rewiring_gain`](super::MasterConfig::rewiring_gain) percent of the
-//! time of a reduce, or if nothing is known about the present one.
+//! A ring is adopted if it saves at least [`rewiring_gain`](super::MasterConfig::rewiring_gain) percent of the time
+//! of a reduce, or if nothing is known about the current one.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -39,22 +39,22 @@ use crate::states::{ConnectionState, Event};
 use crate::topology::Ring;
 use crate::tour::{Solved, TourProblem};
 
-/// How often edges of a large group are measured because a ring wants them.
+/// How often edges of a large group are measured because the solver's ring has them.
 const WANTED_ROUNDS: u8 = 3;
 
-/// The optimization that runs.
+/// The running optimization.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Optimization {
-    /// Its members carry it, and questions to the solver.
+    /// The round of its members and of questions to the solver.
     pub(super) round: Round,
     stage: Stage,
-    /// What was found in the background before it began.
+    /// Rings that were found in the background before it began.
     candidates: Vec<(GroupId, Solved)>,
-    /// Edges of large groups that it has ordered to be measured.
+    /// Edges of large groups whose measurement it has ordered.
     pub(super) tried: Rotation,
-    /// Whose measurements took too long: they measure no more.
+    /// Peers whose measurements took too long. They measure no more.
     pub(super) slow: BTreeSet<PeerId>,
-    /// What the groups are told.
+    /// The reports to the groups.
     reports: BTreeMap<GroupId, RingReport>,
 }
 
@@ -68,21 +68,21 @@ enum Stage {
     },
 }
 
-/// Rings are looked for.
+/// The solver is running.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Solving {
     pub(super) awaiting: BTreeSet<GroupId>,
     pub(super) solved: BTreeMap<GroupId, Solved>,
     pub(super) failed: bool,
-    /// How often edges that a ring wants may still be measured.
+    /// How often edges of the solver's ring may still be measured.
     pub(super) wanted: u8,
-    /// What was probed under load, the last ring of each group at the end. `None`: nothing was.
+    /// The rings that were probed under load, the last ring of each group at the end. `None` if none was.
     pub(super) loaded: Option<Vec<(GroupId, Loaded)>>,
-    /// Whether rings that are found may be probed under load.
+    /// Whether found rings may be probed under load.
     pub(super) may_load: bool,
 }
 
-/// What follows a stage that is over.
+/// The stage after one that is over.
 enum Next {
     GiveUp,
     Rotate,
@@ -107,7 +107,7 @@ impl Master {
         self.vote_to_begin(peer, Event::VotedToOptimize, Stake::Vote, out);
     }
 
-    /// True: the ballot was unanimous and the first measurements are ordered.
+    /// `true` if the ballot was unanimous and the first measurements were ordered.
     pub(super) fn count_optimize(&mut self, out: &mut Out) -> bool {
         let Some(voters) = self.unanimous(ConnectionState::VoteOptimizeTopology) else {
             return false;
@@ -161,7 +161,7 @@ impl Master {
         members > usize::from(self.config.probe_all_max)
     }
 
-    /// A ring of one or two is what it is.
+    /// Groups of at least three members: smaller ones have only one ring.
     fn groups_with_a_choice(&self) -> BTreeMap<GroupId, Vec<PeerId>> {
         let all = self
             .groups
@@ -183,7 +183,7 @@ impl Master {
             .collect()
     }
 
-    /// True: the stage was over, and the next began.
+    /// `true` if the stage was over and the next one began.
     pub(super) fn count_optimization(&mut self, out: &mut Out) -> bool {
         match self.after_stage() {
             None => return false,
@@ -213,7 +213,7 @@ impl Master {
         true
     }
 
-    /// What follows the present stage. `None`: it is not over.
+    /// The next stage. `None` if the current one is not over.
     fn after_stage(&self) -> Option<Next> {
         match &self.optimization.as_ref()?.stage {
             Stage::Probing(probing) => {
@@ -275,7 +275,7 @@ impl Master {
         }
     }
 
-    /// Asks for rings of these groups.
+    /// Orders rings for these groups.
     pub(super) fn solve(&mut self, groups: BTreeSet<GroupId>, solving: Solving, out: &mut Out) {
         let Some(round) = self.optimization.as_ref().map(|current| current.round) else {
             return;
@@ -300,13 +300,13 @@ impl Master {
         }
     }
 
-    /// Begins with the first of these rotations.
+    /// Starts the first of these rotations.
     pub(super) fn probe(&mut self, probing: Probing, out: &mut Out) {
         self.enter(Stage::Probing(probing));
         self.rotate(out);
     }
 
-    /// Edges of these rings that are estimated only, as happens in large groups.
+    /// Edges of these rings that are only estimated, as happens in large groups.
     fn wanted_edges(&self, solved: &BTreeMap<GroupId, Solved>) -> Rotation {
         let rings = solved.values().map(|solved| &solved.ring);
         let edges = rings
@@ -344,7 +344,7 @@ impl Master {
         }
     }
 
-    /// Edges of a large group that were tried in vain, or cannot be probed any more in this optimization.
+    /// Edges of a large group that were measured without success, or cannot be probed any more in this optimization.
     fn not_to_be_estimated(
         &self,
         members: &[PeerId],
@@ -393,12 +393,12 @@ impl Master {
         ring.is_of(&self.accepted_in(group).map(|(peer, _)| peer).collect())
     }
 
-    /// What can be expected of a ring, by what is known.
+    /// The estimate of a ring, by the known measurements.
     pub(super) fn estimate(&self, ring: &Ring) -> Option<RingEstimate> {
         RingEstimate::of(ring, |edge| self.known.of(edge))
     }
 
-    /// Of these rings and the present ones the best are connected.
+    /// Connects the best of these rings and the current ones.
     fn adopt_better(&mut self, found: Vec<(GroupId, Loaded)>, out: &mut Out) {
         let mut rings = BTreeMap::new();
         let mut reports = BTreeMap::new();
@@ -437,7 +437,7 @@ impl Master {
         self.start_wiring(Scope::Everybody, &everybody, Some(&rings), out);
     }
 
-    /// The ring to adopt, if the present one is not to stay.
+    /// The ring to adopt, unless the current one stays.
     fn choose<'a>(
         &self,
         group: GroupId,
@@ -473,13 +473,13 @@ impl Master {
         (chosen, report)
     }
 
-    /// Whether a ring is worth a rewiring, where there is another one.
+    /// Whether a ring is worth a rewiring, compared with another one.
     pub(super) fn is_worth(&self, ring: &RingEstimate, other: &RingEstimate) -> bool {
         let (percent, bytes) = (self.config.rewiring_gain, self.config.reduce_bytes);
         ring.is_worth(percent, other, bytes)
     }
 
-    /// The rings stay, for everybody.
+    /// Ends the optimization. The rings are unchanged on all peers.
     pub(super) fn give_up_optimization(&mut self, out: &mut Out) {
         let Some(Optimization { round, .. }) = self.optimization.take() else {
             return;
@@ -508,7 +508,7 @@ impl Master {
         send(out, peer, ToPeer::OptimizationConcluded { report });
     }
 
-    /// What the peer is told of a ring that stands.
+    /// The report to the peer about an established ring.
     pub(super) fn report_for(&self, peer: PeerId) -> RingReport {
         let group = self.peers.get(&peer).map(|record| record.group);
         let reports = self.optimization.as_ref().map(|current| &current.reports);
@@ -516,7 +516,7 @@ impl Master {
         report.cloned().unwrap_or_default()
     }
 
-    /// This wiring is over, one way or the other. True: it was that of better rings.
+    /// This wiring is over, with or without success. `true` if it was that of better rings.
     pub(super) fn drop_optimization_of(&mut self, over: Round) -> bool {
         let connected = self.optimization.take_if(|current| match &current.stage {
             Stage::Connecting { wiring } => *wiring == over,
@@ -537,7 +537,7 @@ impl Master {
         })
     }
 
-    /// The solver has taken too long: the rings stay.
+    /// The solver has taken too long. The rings are unchanged.
     pub(super) fn solver_overdue(&mut self, overdue: Round, out: &mut Out) {
         if self.solving_round() == Some(overdue) {
             self.give_up_optimization(out);
@@ -555,7 +555,7 @@ impl Master {
     }
 }
 
-/// Some edges of each peer, those of the ring among them: enough to tell how fast it sends and receives.
+/// Some edges of each peer, those of the ring included: enough to estimate how fast it sends and receives.
 fn sample(members: &[PeerId]) -> impl Iterator<Item = Edge> + '_ {
     let count = members.len();
     let strides = [1, count / 3, count - count / 3];

@@ -1,10 +1,10 @@
-//! In which order the next ring is tried.
+//! The order in which the next ring is tried.
 //!
-//! What came up is kept together, and pieces that no working edge joins are tried side by side in another
-//! order. Where two accepted peers could not be connected, nothing is taken to work that was not connected
-//! since. A pair *could not be connected* for good only if both ends have tried: lanes are opened in the
-//! direction against which less speaks (`reach`), so that who can only reach others, or only be reached, is a
-//! member like any other. Two that nobody has reached are kept apart.
+//! Peers whose edges came up stay together, and pieces that no working edge joins are placed side by side in another
+//! order each time. If two accepted peers could not be connected, only edges that were connected since count as
+//! working. A pair *could not be connected* for good only if both ends have tried: lanes are opened in the direction
+//! with less evidence against it (`reach`), so that a peer that can only reach others, or only be reached, is a
+//! member like any other. Two peers that nobody has reached are kept apart.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -16,17 +16,16 @@ use crate::id::{GroupId, PeerId};
 use crate::topology::Ring;
 use crate::tour;
 
-/// So many pieces are tried part by part in turn.
+/// Up to this many pieces are split into parts that alternate.
 const PIECES_FEW: usize = 3;
 
-/// Places of a ring in which newcomers are tried before another order is.
+/// Number of places of a ring in which newcomers are tried before another order is.
 const PLACES_MAX: usize = 64;
 
 impl Master {
-    /// The present ring without the departed, and newcomers somewhere in between; after an attempt that
-    /// failed in several places the order of that, in pieces. No pair that failed stands side by side, as
-    /// long as there is such a ring, and no two that nobody has reached; else pairs may that failed in one
-    /// direction.
+    /// The current ring without departed peers, with newcomers inserted; after an attempt that failed in several
+    /// places, its order in pieces. No pair that failed and no two unreached peers are neighbours, as long as there
+    /// is such a ring. If there is none, pairs that failed in only one direction may be.
     pub(super) fn next_ring(&self, group: GroupId, members: &[PeerId]) -> Ring {
         let bad = self.bad_pairs(group, members);
         let dead = self.dead_pairs(group, members);
@@ -66,8 +65,8 @@ impl Master {
         })
     }
 
-    /// The few pieces into which working edges join the members, in this order, and into how many parts each
-    /// is cut so that one attempt tries enough pairs between them: more where some have failed already.
+    /// The pieces into which working edges join the members, if they are few, in this order, and the number of parts
+    /// of each, so that one attempt tries enough pairs between them: more parts if some have failed already.
     fn pieces_in_order(
         &self,
         group: GroupId,
@@ -88,7 +87,7 @@ impl Master {
         is_whole.then_some((in_order, if have_failed { 4 } else { 2 }))
     }
 
-    /// The standing ring with all newcomers in one place of it, at its end if that will do.
+    /// The established ring with all newcomers in one place, at its end if possible.
     fn inserted(&self, group: GroupId, members: &[PeerId], bad: &BTreeSet<Pair>) -> Option<Ring> {
         let standing = self.groups.get(&group)?;
         let is_member: BTreeSet<PeerId> = members.iter().copied().collect();
@@ -126,7 +125,8 @@ impl Master {
         rings.into_iter().find(fits)
     }
 
-    /// Edges between members that could not be wired whichever end tried, both ways, but for those that stand.
+    /// Edges between members that could not be connected from either end, in both directions, except for established
+    /// ones.
     pub(super) fn barred_edges(
         &self,
         group: GroupId,
@@ -139,7 +139,7 @@ impl Master {
         both_ways.filter(|edge| !stands(edge)).collect()
     }
 
-    /// The order of the last attempt, or of the present ring, then whoever is new.
+    /// The order of the last attempt, or of the current ring, followed by new peers.
     fn order_before(&self, group: GroupId, members: &[PeerId]) -> Vec<PeerId> {
         let attempts = self.attempts.get(&group);
         let standing = self.groups.get(&group).map(|group| &group.ring.0);
@@ -153,11 +153,11 @@ impl Master {
     }
 }
 
-/// These members in another order with fewer of these pairs side by side, if one is found: stretches that
-/// have none of them, one after the other.
+/// These members in another order with fewer of these pairs as neighbours, if one is found: the stretches without
+/// such a pair, one after the other.
 ///
-/// Where each ring has pairs that failed, those that did not fail yet are tried all the same: members of
-/// one site find each other, and the pieces that remain are larger.
+/// If every ring has pairs that failed, pairs that have not failed yet are tried nevertheless. So members of one site
+/// find each other, and the remaining pieces are larger.
 fn with_fewer(order: Vec<PeerId>, bad: &BTreeSet<Pair>) -> Vec<PeerId> {
     let is_bad = |one: PeerId, other: PeerId| bad.contains(&pair((one, other)));
     let count = |order: &[PeerId]| {

@@ -1,4 +1,4 @@
-//! Members that working edges join, and the orders in which their pieces are tried.
+//! Pieces of the group that are joined by working edges, and the orders in which they are tried.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -33,17 +33,17 @@ pub(super) fn joined_pieces(members: &[PeerId], joined: &BTreeSet<Pair>) -> Vec<
     pieces
 }
 
-/// Neighbours stood this many places apart in the attempt before. Counted from the first attempt or the second,
-/// which may be the first to try all pairs of a ring, the products are multiples of each number of sites up to
-/// six: 2, 4, 12, 24, 120 and 2, 6, 12, 60.
+/// In the previous attempt, neighbours were this many places apart. The products, counted from the first attempt or
+/// the second (which may be the first to try all pairs of a ring), are multiples of each number of sites up to six:
+/// 2, 4, 12, 24, 120 and 2, 6, 12, 60.
 const STRIDES: [usize; 5] = [2, 2, 3, 2, 5];
 
-/// The members in another order, cut where two that stand side by side are a failed pair.
+/// The members in another order, cut between neighbours that are a failed pair.
 ///
-/// Many pieces: every second one first, then the rest; or every third or fifth, as the number of attempts has
-/// it. Sites that are cut off from each other and alternate on the ring, two to six of them, are whole within
-/// six attempts; and if each cut has a cause of its own one order is as good as another. Few pieces: their
-/// halves in turn, so that one attempt tries more pairs between them.
+/// Many pieces: every second one first, then the rest; or every third or fifth, depending on the number of attempts.
+/// Two to six sites that are cut off from each other and alternate on the ring are whole within six attempts. If each
+/// cut has its own cause, all orders are equally good. Few pieces: their halves in turn, so that one attempt tries
+/// more pairs between them.
 pub(super) fn regrouped(order: &[PeerId], failed: &BTreeSet<Pair>, attempts: u8) -> Vec<PeerId> {
     let pieces = cut(order, failed);
     if pieces.len() < 2 {
@@ -58,7 +58,7 @@ pub(super) fn regrouped(order: &[PeerId], failed: &BTreeSet<Pair>, attempts: u8)
     interleaved(&pieces, 2)
 }
 
-/// Each piece in so many parts, and the parts of all of them in turn.
+/// Cuts each piece into `parts` parts, and takes the parts of all pieces in turn.
 pub(super) fn interleaved(pieces: &[Vec<PeerId>], parts: usize) -> Vec<PeerId> {
     let parts_of = |piece: &Vec<PeerId>| {
         let length = piece.len().div_ceil(parts.max(1)).max(1);

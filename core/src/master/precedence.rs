@@ -1,35 +1,34 @@
 //! Which of two calls gives way when peers wait for each other.
 //!
-//! Two members of a group that wait in different calls wait for ever: neither can cast the vote that
-//! the other lacks. The call that gives way is answered with [`Conflict`], which names the other call
-//! and its caller; nothing was changed, and the way out is to make that call first. In order:
+//! Two members of a group that wait in different calls would wait forever: neither can cast the vote that the other
+//! lacks. The call that gives way is answered with [`Conflict`], which names the other call and its caller. Nothing
+//! was changed, and the caller should make that call first. In order:
 //!
-//! 1. `optimize_topology` goes on;
+//! 1. `optimize_topology` continues;
 //! 2. `sync_shared_state` gives way to it;
-//! 3. a collective that has not started gives way to both. One that runs is never disturbed: the major
-//!    call waits for it.
+//! 3. a collective that has not started gives way to both. A running one is never disturbed: the major call waits for
+//!    it.
 //!
-//! `update_topology` is in nobody's way: who waits in another call agrees to it, and goes on waiting on the
-//! new ring (`topology`). But not for ever: after the eighth update its call gives way.
+//! `update_topology` conflicts with no call: a peer that waits in another call agrees to the update, and continues to
+//! wait on the new ring (`topology`). But not forever: after the eighth update its call gives way.
 //!
-//! Programs that answer a conflict by making the same call again would do so for ever. So the third
-//! collective in a row that would give way to a synchronization does not: those that wait to synchronize are
-//! *set aside*, however many they are. They wait, with their votes, for an update after the others have
-//! reduced, as if they had not been admitted; so the others go on, and synchronize with them when their own
-//! programs come to it. But peers that have synchronized before do not wait for such as have never: then
-//! the synchronization gives way for once, and if three more collectives follow, newcomers that neither
-//! synchronize nor let others do so have to go.
+//! Programs that answer a conflict by making the same call again would do so forever. So the third collective in a
+//! row that would give way to a synchronization does not. Instead, the peers that wait to synchronize are *set
+//! aside*, however many they are. They wait, with their votes, for an update after the others have reduced, as if
+//! they had not been admitted. So the others continue, and synchronize with them when their own programs reach that
+//! call. But peers that have synchronized before do not wait for peers that never have: then the synchronization
+//! gives way once. If three more collectives follow, newcomers that neither synchronize nor let others do so are
+//! evicted.
 //!
-//! A peer that asks `are_peers_pending` while a major call waits for its vote would wait for ever too:
-//! it cannot make that call before it has its answer. It is told *yes*, which leads it to where the
-//! others are. A newcomer whose loop begins with the question gets the answer that the others had,
-//! for it was itself what was pending.
+//! A peer that calls `are_peers_pending` while a major call waits for its vote would wait forever as well, because it
+//! cannot make that call before it has its answer. It is answered `true`, which leads it to the others. A newcomer
+//! whose loop begins with this question gets the answer that the others had, because it was the pending peer itself.
 //!
-//! Where the others of its group wait to start a collective it is told *no*, for the same reason: they
-//! have had their answer, and go on without an update.
+//! If the others of its group wait to start a collective, it is answered `false`, for the same reason: they have had
+//! their answer, and continue without an update.
 //!
-//! So in the usual loop (update, synchronize, compute, reduce) a peer that fell out of step comes back
-//! into it at the top of its loop.
+//! So in the usual loop (update, synchronize, compute, reduce) a peer that is out of step comes back into step at the
+//! start of its loop.
 
 use alloc::vec::Vec;
 
@@ -41,17 +40,17 @@ use crate::id::{GroupId, PeerId, Tag};
 use crate::messages::{CallFailure, CallKind, CollectiveRefusal, Conflict, Misdeed, ToPeer};
 use crate::states::{ConnectionPhase, ConnectionState, Event};
 
-/// Updates that pass over a call before it gives way to them.
+/// Number of updates after which a call that they have passed over gives way.
 const PASSED_MAX: u8 = 8;
 
-/// Updates for which a peer stays aside, if the others do not reduce before.
+/// Number of updates for which a peer stays aside, unless the others reduce before.
 const ASIDE_FOR: u8 = 2;
 
-/// Collectives in a row that give way to a synchronization before one does not.
+/// Number of the collective in a row that does not give way to a synchronization.
 const CONFLICTS_MAX: u8 = 3;
 
 impl Master {
-    /// True: some call gave way.
+    /// `true` if a call gave way.
     pub(super) fn resolve_conflicts(&mut self, out: &mut Out) -> bool {
         self.sync_gives_way(out)
             || rule!(self.collectives_give_way(out); CollectiveStandsFast => false)
@@ -156,8 +155,7 @@ impl Master {
         })
     }
 
-    /// Counts the collectives that gave way to a synchronization, in a row. True: it is not this one that
-    /// gives way.
+    /// Counts the collectives in a row that gave way to a synchronization. `true` if this one does not give way.
     fn resolves_for_collective(&mut self, group: GroupId, tag: Tag, out: &mut Out) -> bool {
         let Some(record) = self.group_mut(group) else {
             return false;
@@ -184,8 +182,8 @@ impl Master {
         }
     }
 
-    /// Peers that have synchronized before wait to do so for newcomers alone. True: it is not the newcomers'
-    /// collective that gives way.
+    /// Peers that have synchronized before wait to synchronize only for newcomers. `true` if the newcomers'
+    /// collective does not give way.
     fn resolves_for_newcomers(
         &mut self,
         group: GroupId,
@@ -213,7 +211,7 @@ impl Master {
         }
     }
 
-    /// An update has passed over the calls that others wait in.
+    /// Counts an update for the calls that it has passed over.
     pub(super) fn pass_over(
         &mut self,
         members: &[(PeerId, Stake)],
@@ -295,8 +293,8 @@ impl Master {
         true
     }
 
-    /// A peer waits for the next update, with its vote to synchronize, as if it had not been admitted.
-    /// If it asks whether anybody waits, it does itself.
+    /// Sets a peer aside: it waits for the next update with its vote to synchronize, as if it had not been admitted.
+    /// If it asks whether newcomers wait, it is one itself.
     pub(super) fn set_aside(&mut self, peer: PeerId, out: &mut Out) {
         let Some(record) = self.record_mut(peer) else {
             return;
@@ -321,7 +319,7 @@ impl Master {
         }
     }
 
-    /// The collectives of a group go on: who was set aside for them may come in again.
+    /// The collectives of a group continue, so peers that were set aside for them may be admitted again.
     pub(super) fn end_conflicts(&mut self, id: GroupId) {
         if let Some(group) = self.group_mut(id) {
             group.conflicts = Conflicts::default();
@@ -351,8 +349,8 @@ impl Master {
         optimize.or_else(|| sync().map(|peer| (CallKind::SyncSharedState, peer)))
     }
 
-    /// A tag whose start is being voted on. A peer in a major call has no collectives, so while one
-    /// of the group is, this vote cannot become unanimous.
+    /// A tag in the vote to start. A peer in a major call has no collectives, so while a member of the group is in
+    /// one, this vote cannot become unanimous.
     fn a_tag_that_waits(&self, group: GroupId) -> Option<Tag> {
         let record = self.groups.get(&group)?;
         if record.initiating() == 0 {
@@ -392,7 +390,7 @@ impl GroupRecord {
         }
     }
 
-    /// A member comes in, with the vote that it had when it was set aside.
+    /// Admits a member with the vote that it had when it was set aside.
     pub(super) fn come_back(&mut self, peer: PeerId, vote: Option<Offer>) {
         if let (Some(vote), SyncProgress::Voting(votes)) = (vote, &mut self.sync) {
             votes.insert(peer, vote);

@@ -1,11 +1,11 @@
-//! What the master knows of the edges between peers, and in which order they are measured.
+//! The known measurements of the edges between peers, and the order in which edges are measured.
 //!
-//! Two probes that share a peer would measure each other, so edges are measured in *rotations*, in each of
-//! which a peer has one probe at most: it sends, or it receives. The edges among N peers take 2·(N−1)
-//! rotations, two more if N is odd, in the order of a round-robin tournament.
+//! Two probes that share a peer would disturb each other, so edges are measured in *rotations*, in each of which a
+//! peer has at most one probe: it sends, or it receives. The edges among N peers take 2·(N−1) rotations, two more if
+//! N is odd, in the order of a round-robin tournament.
 //!
-//! A result ages, also that nothing arrived: it is kept for as long as the configuration says at least, and for
-//! twice as long at most. What a probe under load says of an edge does not make it younger.
+//! A result ages, even the result that nothing arrived: it is kept at least for the configured time, and at most for
+//! twice that. A probe under load does not make an edge's result younger.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -19,26 +19,26 @@ pub(super) type Edge = (PeerId, PeerId);
 /// Edges that are measured at the same time.
 pub(super) type Rotation = BTreeSet<Edge>;
 
-/// What probes have found.
+/// The results of probes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Known {
     edges: BTreeMap<Edge, Aging>,
 }
 
-/// A result, and whether it is about to be forgotten.
+/// A result, and whether it is in its last generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Aging {
-    /// What the edge does by itself. `None`: nothing arrived, so that it cannot be used.
+    /// The measurement of the edge alone. `None` if nothing arrived, so that it cannot be used.
     alone: Option<Measurement>,
-    /// The rate that it had at the same time as all other edges of a ring. Zero: nothing arrived, and the edge cannot
-    /// be used in this optimization.
+    /// The rate of the edge while all other edges of a ring were probed. Zero if nothing arrived, so that the edge
+    /// cannot be used in this optimization.
     under_load: Option<u64>,
     is_aged: bool,
 }
 
 impl Aging {
-    /// Less than an edge has by itself, if it shares a link with others. Round trips are longer while bytes are
-    /// queued, which says nothing about latency.
+    /// Takes the rate under load if it is lower, because the edge shares a link with others. The round trip is that
+    /// of the edge alone, because under load it includes queueing.
     fn measured(&self) -> Option<Measurement> {
         let alone = self.alone?;
         let loaded = self.under_load.unwrap_or(alone.bytes_per_s);
@@ -50,7 +50,7 @@ impl Aging {
 }
 
 impl Known {
-    /// Notes what a probe has found. An edge on which nothing arrived cannot be used.
+    /// Notes a result. An edge on which nothing arrived cannot be used.
     pub(super) fn note(&mut self, edge: Edge, measured: Measurement) {
         let aging = Aging {
             alone: Some(measured).filter(|measured| measured.bytes_per_s > 0),
@@ -60,7 +60,7 @@ impl Known {
         self.edges.insert(edge, aging);
     }
 
-    /// Notes what a probe has found while others ran beside it. What the edge does by itself stays as old as it is.
+    /// Notes a result under load. The age of the edge's own result is unchanged.
     pub(super) fn correct(&mut self, edge: Edge, measured: Measurement) {
         if self
             .edges
@@ -74,53 +74,53 @@ impl Known {
         }
     }
 
-    /// Nothing arrived where it was probed: it is not probed again until that is out of date.
+    /// Notes that nothing arrived. The edge is not probed again until this is stale.
     pub(super) fn fail(&mut self, edge: Edge) {
         self.note(edge, Measurement::default());
     }
 
-    /// Nothing arrived on edges while others ran beside them: that was so for one optimization, which is over. What
-    /// they do by themselves is known as before.
+    /// Forgets that nothing arrived on edges under load, because that held for one optimization, which is over. Their
+    /// own results are kept.
     pub(super) fn end_load(&mut self) {
         for aging in self.edges.values_mut() {
             aging.under_load = aging.under_load.filter(|rate| *rate > 0);
         }
     }
 
-    /// Whether the edge was probed together with the others of its ring.
+    /// Whether the edge was probed under load.
     pub(super) fn is_under_load(&self, edge: Edge) -> bool {
         let aging = self.edges.get(&edge);
         aging.is_some_and(|aging| aging.under_load.is_some())
     }
 
-    /// What the edge does, if it can be used.
+    /// The measurement of the edge, if it can be used.
     pub(super) fn of(&self, edge: Edge) -> Option<Measurement> {
         self.edges.get(&edge)?.measured()
     }
 
-    /// What the edge does by itself, if it can be used.
+    /// The measurement of the edge alone, if it can be used.
     pub(super) fn alone(&self, edge: Edge) -> Option<Measurement> {
         self.edges.get(&edge)?.alone
     }
 
-    /// Whether a probe has found anything, be it that the edge cannot be used.
+    /// Whether the edge was probed, even if it cannot be used.
     pub(super) fn is_tried(&self, edge: Edge) -> bool {
         self.edges.contains_key(&edge)
     }
 
-    /// Edges that can be used, and that both ends are there for.
+    /// Edges that can be used.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Edge, Measurement)> + '_ {
         let edges = self.edges.iter();
         edges.filter_map(|(edge, aging)| Some((*edge, aging.measured()?)))
     }
 
-    /// Edges that cannot be used, and that both ends are there for.
+    /// Edges that cannot be used.
     pub(super) fn unusable(&self) -> impl Iterator<Item = Edge> + '_ {
         let edges = self.edges.iter();
         edges.filter_map(|(edge, aging)| aging.measured().is_none().then_some(*edge))
     }
 
-    /// What is known of the edges on which this peer sends. `None`: it cannot be used.
+    /// The results of the edges on which this peer sends. `None` if an edge cannot be used.
     pub(super) fn from(
         &self,
         peer: PeerId,
@@ -129,7 +129,7 @@ impl Known {
         edges.map(|(edge, aging)| (*edge, aging.measured()))
     }
 
-    /// The round trip of each edge on which this peer sends that can be used by itself, in microseconds.
+    /// The round trip of each usable edge on which this peer sends, in microseconds.
     pub(super) fn round_trips_from(&self, peer: PeerId) -> impl Iterator<Item = (Edge, u32)> + '_ {
         let edges = self.edges_from(peer);
         edges.filter_map(|(edge, aging)| Some((*edge, aging.alone?.round_trip_us)))
@@ -144,12 +144,12 @@ impl Known {
         self.edges.is_empty()
     }
 
-    /// This direction is no longer known.
+    /// Forgets this direction.
     pub(super) fn forget_edge(&mut self, edge: Edge) {
         self.edges.remove(&edge);
     }
 
-    /// An edge of these on which nothing arrived is probed again.
+    /// Forgets that nothing arrived on these edges, so that they are probed again.
     pub(super) fn forget_failed(&mut self, edges: impl IntoIterator<Item = Edge>) {
         for edge in edges {
             if self
@@ -162,19 +162,19 @@ impl Known {
         }
     }
 
-    /// Both directions between two peers are no longer known.
+    /// Forgets both directions between two peers.
     pub(super) fn forget(&mut self, (one, other): Edge) {
         self.edges.remove(&(one, other));
         self.edges.remove(&(other, one));
     }
 
-    /// No edge of this peer is known any more.
+    /// Forgets all edges of this peer.
     pub(super) fn forget_peer(&mut self, peer: PeerId) {
         let is_its = |(from, to): &Edge| *from == peer || *to == peer;
         self.edges.retain(|edge, _| !is_its(edge));
     }
 
-    /// The time of a generation is over: what was measured before it began is forgotten.
+    /// Ends a generation: results from before it began are forgotten.
     pub(super) fn age(&mut self) {
         self.edges.retain(|_, aging| !aging.is_aged);
         for aging in self.edges.values_mut() {
@@ -183,7 +183,7 @@ impl Known {
     }
 }
 
-/// Spreads edges over rotations, the first one first.
+/// Distributes edges over rotations. The first edge is in the first rotation.
 pub(super) fn rotations(edges: impl IntoIterator<Item = Edge>) -> VecDeque<Rotation> {
     let edges: BTreeSet<Edge> = edges.into_iter().collect();
     let peers: BTreeSet<PeerId> = edges.iter().flat_map(|(from, to)| [*from, *to]).collect();
@@ -220,8 +220,8 @@ pub(super) fn rotations(edges: impl IntoIterator<Item = Edge>) -> VecDeque<Rotat
         .collect()
 }
 
-/// In which round of a round-robin tournament of `count` players two of them meet, `one` before `other`: by the
-/// circle method, in which the last of an even number stays where it is.
+/// The round of a round-robin tournament of `count` players in which two of them meet, `one` before `other`, by the
+/// circle method, in which the last player of an even number stays in place.
 fn round_of(one: usize, other: usize, count: usize) -> usize {
     let circle = if count.is_multiple_of(2) {
         count.saturating_sub(1).max(1)

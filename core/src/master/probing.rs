@@ -1,4 +1,5 @@
-//! The rotations of an optimization: who measures what, who has reported, who is not awaited any more.
+//! The rotations of an optimization: which edges are measured, which peers have reported, and which are no longer
+//! awaited.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -13,28 +14,28 @@ use crate::paths::Measurement;
 use crate::states::Event;
 use crate::topology::{LinkOrder, Way};
 
-/// Edges are measured.
+/// The stage of measuring.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Probing {
-    /// Names the present rotation: its orders and reports carry it.
+    /// The current rotation. Its orders and reports carry it.
     pub(super) rotation: Round,
     pub(super) probes: Rotation,
     pub(super) awaiting: BTreeSet<PeerId>,
-    /// Whose reports about the present rotation are not awaited any more, and mean nothing.
+    /// Peers whose reports about the current rotation are no longer awaited, and are ignored.
     pub(super) excused: BTreeSet<PeerId>,
-    /// Edges of the present rotation that nobody has reported.
+    /// Edges of the current rotation without a report.
     pub(super) unreported: Rotation,
     /// Later rotations.
     pub(super) rest: VecDeque<Rotation>,
     pub(super) failed: bool,
-    /// How often edges that a ring wants may still be measured.
+    /// How often edges of the solver's ring may still be measured.
     pub(super) wanted: u8,
-    /// The rings whose edges are probed all at once. `None`: one edge of a peer at a time.
+    /// The rings whose edges are probed at the same time. `None`: one edge of a peer at a time.
     pub(super) load: Option<Load>,
 }
 
 impl Master {
-    /// Hands out the next rotation that has edges left. Without one nobody is awaited.
+    /// Orders the next rotation that has edges left. If there is none, no report is awaited.
     pub(super) fn rotate(&mut self, out: &mut Out) {
         let Some(probes) = self.next_probes() else {
             return;
@@ -69,7 +70,7 @@ impl Master {
         }
     }
 
-    /// Of large groups edges are estimated, unless they were tried and could not be measured.
+    /// Notes the measured edges of large groups, so that an edge that could not be measured is not estimated.
     fn note_tried(&mut self, probes: &Rotation) {
         let size_of = |peer: &PeerId| {
             let group = self.peers.get(peer).map(|record| record.group);
@@ -85,7 +86,7 @@ impl Master {
         }
     }
 
-    /// Whether both ends are there, and neither has taken too long.
+    /// Whether both ends are connected, and neither has taken too long.
     pub(super) fn can_be_probed(&self, (from, to): Edge) -> bool {
         let slow = self.optimization.as_ref().map(|current| &current.slow);
         let is_slow = |peer: &PeerId| slow.is_some_and(|slow| slow.contains(peer));
@@ -96,7 +97,7 @@ impl Master {
         is_left(&from) && is_left(&to)
     }
 
-    /// Edges of the next rotation, as far as they can be probed.
+    /// The edges of the next rotation that can be probed.
     fn next_probes(&mut self) -> Option<Rotation> {
         while let Some(mut probes) = self.probing_mut()?.rest.pop_front() {
             probes.retain(|edge| self.can_be_probed(*edge));
@@ -107,12 +108,12 @@ impl Master {
         None
     }
 
-    /// The measurements of an optimization, while it measures.
+    /// The current stage, if it is that of measuring.
     fn probing_mut(&mut self) -> Option<&mut Probing> {
         self.optimization.as_mut()?.probing_mut()
     }
 
-    /// The measurements of this rotation, if it is the present one.
+    /// The stage of measuring, if this is its current rotation.
     fn rotation_mut(&mut self, rotation: Round) -> Option<&mut Probing> {
         self.probing_mut()
             .filter(|probing| probing.rotation == rotation)
@@ -188,7 +189,7 @@ impl Master {
         }
     }
 
-    /// Edges on which this peer was to send to somebody who is there, and of which it has not said anything.
+    /// Edges to connected peers on which this peer was to send and has not reported.
     fn take_unreported(&mut self, peer: PeerId) -> Vec<Edge> {
         let Some(probing) = self.probing_mut() else {
             return Vec::new();
@@ -202,7 +203,7 @@ impl Master {
         edges
     }
 
-    /// The peer's measurements take too long: what it has not reported is no edge, and it measures no more.
+    /// The peer's measurements take too long: its unreported edges do not exist, and it measures no more.
     pub(super) fn probes_overdue(&mut self, peer: PeerId, out: &mut Out) {
         let probing = self.probing_mut();
         if !probing.is_some_and(|probing| probing.awaiting.contains(&peer)) {
@@ -221,7 +222,7 @@ impl Master {
         self.excuse(peer, out);
     }
 
-    /// The peer's report about the present rotation is not awaited any more.
+    /// The peer's report about the current rotation is no longer awaited.
     fn excuse(&mut self, peer: PeerId, out: &mut Out) {
         if let Some(probing) = self.probing_mut() {
             probing.awaiting.remove(&peer);
@@ -250,7 +251,7 @@ impl Master {
     }
 }
 
-/// Who was to probe with the departed, is awaited, and has no probe left with anybody who is there.
+/// Peers that were to probe with the departed one, are awaited, and have no probe left with a connected peer.
 fn without_probes(
     probing: &Probing,
     departed: PeerId,

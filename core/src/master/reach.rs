@@ -1,13 +1,13 @@
-//! Who opens the lanes between two peers: what attempts have shown about either direction.
+//! Which end opens the lanes between two peers, by the evidence of earlier attempts about both directions.
 //!
-//! Not every peer can be reached, and not every peer can reach others. A direction is as difficult as what
-//! speaks against it, and lanes are opened in the easier one:
+//! Not every peer can be reached, and not every peer can reach others. Lanes are opened in the direction with less
+//! evidence against it:
 //!
-//! - it has failed between these very two, and the other one has not been tried;
-//! - the peer that is to be reached was missed by the last one that tried;
-//! - the peer that is to open the lanes did not get through the last time.
+//! - it has failed between these very two peers, and the other direction has not been tried;
+//! - the peer to be reached was missed by the last peer that tried;
+//! - the peer that would open the lanes did not get through the last time.
 //!
-//! With nothing to choose between them the sender opens the lanes.
+//! If the two directions are equal, the sender opens the lanes.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -18,15 +18,15 @@ use super::evict::BREAKS_MAX;
 use super::record::PeerRecord;
 use crate::id::{GroupId, PeerId};
 
-/// Only peers of the master's machine can open lanes to one that is known by a loopback address.
+/// Only peers on the master's machine can open lanes to a peer that is known by a loopback address.
 const IMPOSSIBLE: u8 = 64;
 /// This direction of this pair has failed, and the other one has not been tried.
 const TRIED: u8 = 16;
-/// It did not work for this peer the last time.
+/// It failed for this peer the last time.
 const DOUBTFUL: u8 = 1;
 
 impl Master {
-    /// Who opens the lanes between two peers.
+    /// The peer that opens the lanes between two peers.
     pub(super) fn dialler(&self, from: PeerId, to: PeerId) -> PeerId {
         let is_easier = self.difficulty(to, from) < self.difficulty(from, to);
         let receiver_dials = rule!(
@@ -36,7 +36,7 @@ impl Master {
         if receiver_dials { to } else { from }
     }
 
-    /// What speaks against `dials` opening lanes to `other`.
+    /// The evidence against `dials` opening lanes to `other`.
     fn difficulty(&self, dials: PeerId, other: PeerId) -> u8 {
         let has_failed = self.failed.get(&pair((dials, other)));
         let tried = has_failed.is_some_and(|edge| edge.dialler == dials && !edge.both_ways);
@@ -48,7 +48,7 @@ impl Master {
             + weight(record(dials).is_some_and(|dials| dials.stuck), DOUBTFUL)
     }
 
-    /// Whether the other one is known by an address that means something on the master's machine only.
+    /// Whether the address of the other one is meaningful only on the master's machine.
     fn is_foreign(&self, dials: PeerId, other: PeerId) -> bool {
         let is_loopback = |peer: PeerId| {
             let record = self.peers.get(&peer);
@@ -57,7 +57,7 @@ impl Master {
         is_loopback(other) && !is_loopback(dials)
     }
 
-    /// Pairs of members that failed. An edge between two of them that stands is kept all the same.
+    /// Pairs of members that failed. An established edge between two of them is kept nevertheless.
     pub(super) fn bad_pairs(&self, group: GroupId, members: &[PeerId]) -> BTreeSet<Pair> {
         self.pairs_of(group, members, |_| true)
     }
@@ -87,8 +87,8 @@ impl Master {
         all.filter(of_members).copied().collect()
     }
 
-    /// Pairs of members neither of which can be expected to reach the other; none if there are so many that
-    /// no ring keeps them apart.
+    /// Pairs of members neither of which can be expected to reach the other. None if there are so many that no ring
+    /// keeps them apart.
     pub(super) fn hidden_pairs(&self, members: &[PeerId]) -> BTreeSet<Pair> {
         let is_hidden = |peer: &&PeerId| self.peers.get(peer).is_some_and(PeerRecord::is_hidden);
         let mut hidden: Vec<PeerId> = members.iter().filter(is_hidden).copied().collect();

@@ -1,4 +1,4 @@
-//! What the master remembers about one peer and about one group.
+//! The state of one peer and of one group.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ use crate::site::found::FoundSites;
 use crate::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 use crate::topology::{BrokenLinks, BuiltLink, Layout, LinkId, Ring};
 
-/// Attempts after which a newcomer is refused that has been connected to somebody.
+/// Number of failed attempts after which a newcomer is refused that has been connected to a peer.
 const STRIKES_JOINED_MAX: u8 = 6;
 
 /// One connected peer.
@@ -28,50 +28,50 @@ pub(super) struct PeerRecord {
     pub(super) phase: ConnectionPhase,
     pub(super) state: ConnectionState,
     pub(super) group: GroupId,
-    /// Where others open lanes to it.
+    /// The address at which others open lanes to it.
     pub(super) address: SocketAddr,
-    /// What it has proved, and has to prove to every neighbour.
+    /// The identity that it has proved, and has to prove to every neighbour.
     pub(super) identity: Option<Identity>,
-    /// Lanes per ring edge that its transport would like.
+    /// Number of lanes per ring edge that its transport wants.
     pub(super) lanes: u16,
-    /// The site that it is at, as it said.
+    /// The site that it named.
     pub(super) site: SiteName,
-    /// What its user calls it. Nothing is decided by it.
+    /// The name that its user gives it. No decision depends on it.
     pub(super) name: PeerName,
-    /// What it does with each tag.
+    /// Its tags.
     pub(super) tags: Tags,
-    /// Voted in the running `are_peers_pending` ballot.
+    /// Whether it voted in the running `are_peers_pending` ballot.
     pub(super) asked_pending: bool,
-    /// The wiring or optimization that it is part of.
+    /// The wiring or optimization in which it takes part.
     pub(super) round: Option<Round>,
-    /// What its part in a wiring stands for: where it goes back to when the attempt is given up.
+    /// Why it takes part in a wiring, and so the state to which it returns if the attempt is given up.
     pub(super) stake: Stake,
-    /// Was admitted and has voted for nothing since: its admission counts as its vote to update.
+    /// Whether it was admitted and has not voted since. Its admission counts as its vote to update.
     pub(super) rests: bool,
-    /// Another peer has opened lanes to it.
+    /// Whether another peer has opened lanes to it.
     pub(super) reached: bool,
-    /// The last peer that was to open lanes to it had no answer, or was refused.
+    /// Whether the last peer that was to open lanes to it got no answer, or was refused.
     pub(super) missed: bool,
-    /// It has opened lanes to another peer.
+    /// Whether it has opened lanes to another peer.
     pub(super) has_dialled: bool,
-    /// The last time it was to open lanes it did not get through, and the other end was not the cause as far as
-    /// that can be told.
+    /// Whether it did not get through the last time it was to open lanes, and the other end was not the cause as far
+    /// as can be told.
     pub(super) stuck: bool,
-    /// What speaks against it while it is a newcomer.
+    /// The evidence against it while it is a newcomer.
     pub(super) strikes: Strikes,
-    /// Admissions that it is left out of.
+    /// Number of admissions that it is left out of.
     pub(super) left_out: u8,
-    /// Updates of others that have passed over the call that it waits in.
+    /// Number of updates of others that have passed over the call in which it waits.
     pub(super) passed: u8,
-    /// Has taken part in a successful synchronization: no newcomer to the shared state.
+    /// Whether it has taken part in a successful synchronization, so that it is not a newcomer to the shared state.
     pub(super) synced: bool,
-    /// Was set aside once as it could not fetch what others could.
+    /// Whether it was set aside once because it could not fetch what others could.
     pub(super) spared: bool,
     /// Its vote to synchronize, while it is set aside.
     pub(super) aside: Option<Offer>,
-    /// What others wait for it to do, as far as its timer runs for that.
+    /// What others wait for it to do, if its timer runs for that.
     pub(super) late: Option<Lateness>,
-    /// What it adds to the counts.
+    /// Its contribution to the tallies.
     pub(super) counted: Option<Counted>,
 }
 
@@ -79,9 +79,9 @@ pub(super) struct PeerRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Strikes {
     pub(super) all: u8,
-    /// Those that a peer bears out that has shown that its own end works.
+    /// Number of attempts in which the peer at the other end has shown that its own end works.
     pub(super) proven: u8,
-    /// Admissions for which there was no place between two peers that can be reached.
+    /// Number of admissions without a place between two reachable peers.
     pub(super) waits: u8,
 }
 
@@ -92,14 +92,14 @@ pub(super) enum Lateness {
     Vote,
     /// It waits to start collectives, and the start of another one lacks its vote.
     Join,
-    /// Something runs that lacks its part.
+    /// A running operation lacks its part.
     Part,
     /// Its measurements of a rotation are missing.
     Probe,
 }
 
 impl Lateness {
-    /// Whether it is a vote that others wait for, and not a part of something that runs.
+    /// Whether others wait for a vote, and not for a part of a running operation.
     pub(super) const fn is_for_vote(self) -> bool {
         match self {
             Self::Vote | Self::Join => true,
@@ -125,7 +125,7 @@ pub(super) enum Stake {
     Optimization,
 }
 
-/// The tags of one peer, and how many of them are in each state.
+/// The tags of one peer, and the number of tags in each state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Tags {
     by_tag: BTreeMap<Tag, CollectiveCommunicationState>,
@@ -150,7 +150,7 @@ impl Tags {
         self.by_tag.iter().map(|(tag, state)| (*tag, *state))
     }
 
-    /// Those that wait to start.
+    /// Number of tags that wait to start.
     pub(super) fn initiating(&self) -> usize {
         self.initiating
     }
@@ -165,7 +165,7 @@ impl Tags {
         !self.by_tag.is_empty() && self.initiating == self.by_tag.len()
     }
 
-    /// `None`: the tag is free again.
+    /// `None` frees the tag.
     pub(super) fn set(&mut self, tag: Tag, state: Option<CollectiveCommunicationState>) {
         let before = match state {
             Some(state) => self.by_tag.insert(tag, state),
@@ -196,12 +196,12 @@ impl PeerRecord {
         has_failed || waits > STRIKES_MAX
     }
 
-    /// Whether lanes between it and somebody came up.
+    /// Whether lanes between it and another peer came up.
     pub(super) fn is_joined(&self) -> bool {
         self.reached || self.has_dialled
     }
 
-    /// Whether nobody has reached it, and somebody has tried.
+    /// Whether another peer has tried to reach it, and none has succeeded.
     pub(super) fn is_hidden(&self) -> bool {
         self.missed && !self.reached
     }
@@ -212,42 +212,41 @@ impl PeerRecord {
 pub(super) struct GroupRecord {
     /// Its accepted peers.
     pub(super) members: BTreeSet<PeerId>,
-    /// How many of them are in each state.
+    /// Number of members in each state.
     pub(super) tally: Tally,
-    /// Who waits, as of the last time that deadlines were looked at.
+    /// The waits, as of the last update of the deadlines.
     pub(super) waits: GroupWaits,
-    /// The ring as it was last established. May name peers that are gone: then it is stale.
+    /// The ring as it was last established. If it has departed peers, it is stale.
     pub(super) ring: Ring,
-    /// The sites that were found between its members, as they were told with the ring. None, if any of them has named
-    /// its site.
+    /// The found sites of its members, as they were announced with the ring. None if any of them has named its site.
     pub(super) found: FoundSites,
     /// The links between its members, sender first: those of the ring, and of the mesh if it has one.
     pub(super) links: BTreeMap<(PeerId, PeerId), StandingLink>,
     pub(super) epoch: Epoch,
-    /// What was known of the paths between its members when the ring was established.
+    /// The known costs of the paths between its members when the ring was established.
     pub(super) costs: Option<Costs>,
-    /// Those of the links that lost a lane.
+    /// The links that lost a lane.
     pub(super) broken: BTreeSet<(PeerId, PeerId)>,
-    /// Those of the broken ones for which a collective was aborted.
+    /// The broken links for which a collective was aborted.
     pub(super) aborted_for: BTreeSet<(PeerId, PeerId)>,
-    /// Pairs whose edge broke under collectives that were aborted for it, lower number first. Forgotten
-    /// when as large a collective is committed.
+    /// Pairs whose edge broke under collectives that were aborted for it, lower id first. Forgotten when a collective
+    /// of at least that size is committed.
     pub(super) breaks: BTreeMap<(PeerId, PeerId), Breaks>,
-    /// Peers that stalled, and how often, since a collective was last committed or shared state
-    /// synchronized.
+    /// Peers that stalled, and how often, since the last committed collective or successful synchronization.
     pub(super) stalls: BTreeMap<PeerId, u8>,
-    /// Who has cancelled collectives, and how often. Forgotten when as large a collective is committed.
+    /// Peers that have cancelled collectives, and how often. Forgotten when a collective of at least that size is
+    /// committed.
     pub(super) cancels: BTreeMap<PeerId, Breaks>,
     /// Collectives that gave way to a synchronization, in a row.
     pub(super) conflicts: Conflicts,
     pub(super) sync: SyncProgress,
     pub(super) failed: FailedTransfers,
     pub(super) collectives: BTreeMap<Tag, Collective>,
-    /// Those of them that run, by their numbers.
+    /// The running collectives, by their numbers.
     pub(super) running: BTreeMap<Seq, Tag>,
-    /// Those of them that all members have voted to start.
+    /// The collectives that all members have voted to start.
     pub(super) ready: BTreeSet<Tag>,
-    /// Those of them whose outcome all participants have voted on.
+    /// The collectives on whose outcome all participants have voted.
     pub(super) whole: BTreeSet<Tag>,
 }
 
@@ -262,11 +261,11 @@ pub(super) struct StandingLink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Breaks {
     pub(super) times: u8,
-    /// Of the largest of those collectives: an edge may carry small ones, and nothing large.
+    /// Size of the largest of those collectives: an edge may carry small ones, and nothing large.
     pub(super) bytes: u64,
 }
 
-/// What members of a group wait for each other in.
+/// The calls in which members of a group wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct GroupWaits {
     pub(super) syncing: bool,
@@ -275,7 +274,7 @@ pub(super) struct GroupWaits {
 }
 
 impl Breaks {
-    /// One more collective of this size was aborted. How many that makes.
+    /// Counts another aborted collective of this size, and returns the count.
     pub(super) fn count(&mut self, bytes: u64) -> u8 {
         self.times = self.times.saturating_add(1);
         self.bytes = self.bytes.max(bytes);
@@ -284,13 +283,13 @@ impl Breaks {
 }
 
 impl GroupRecord {
-    /// Notes what `peer` says about its links.
+    /// Notes the broken links that `peer` names.
     pub(super) fn note_broken(&mut self, peer: PeerId, broken: &BrokenLinks) {
         let links = self.links_of(peer, broken);
         self.broken.extend(links);
     }
 
-    /// Those of the standing links that are meant, sender first.
+    /// The established links that are named, sender first.
     pub(super) fn links_of(&self, peer: PeerId, named: &BrokenLinks) -> Vec<(PeerId, PeerId)> {
         let named = named.0.iter().map(|link| link.ends(peer));
         let meant = rule!(named.collect::<Vec<_>>(); OtherEdgeMarkedBroken => {
@@ -303,20 +302,20 @@ impl GroupRecord {
         stand.collect()
     }
 
-    /// All standing links of a peer, sender first.
+    /// All established links of a peer, sender first.
     pub(super) fn all_links_of(&self, peer: PeerId) -> Vec<(PeerId, PeerId)> {
         let links = self.links.keys().copied();
         let its = links.filter(|(from, to)| *from == peer || *to == peer);
         its.collect()
     }
 
-    /// Whether this link stands and can be kept: is it whole as far as anybody said?
+    /// Whether this link is established and was not reported broken.
     pub(super) fn can_keep(&self, link: (PeerId, PeerId)) -> bool {
         let is_whole = rule!(!self.broken.contains(&link); EdgeKeptThoughBroken => true);
         is_whole && self.links.contains_key(&link)
     }
 
-    /// The links of a peer, and which lanes they are.
+    /// The links of a peer, with the rounds of their lanes.
     pub(super) fn layout_of(&self, peer: PeerId) -> Layout {
         let links = self.links.iter().filter_map(|((from, to), standing)| {
             let link = if peer == *from {
@@ -334,7 +333,7 @@ impl GroupRecord {
         Layout(layout)
     }
 
-    /// Between which of its members there are links.
+    /// The members between which there are links.
     pub(super) fn reach(&self) -> Reach {
         let world = self.ring.world_size();
         let pairs = world.saturating_mul(world.saturating_sub(1));
@@ -346,32 +345,32 @@ impl GroupRecord {
         }
     }
 
-    /// Lanes of the link of the ring that has the most.
+    /// Number of lanes of the ring edge that has the most.
     pub(super) fn lanes(&self) -> u16 {
         let of_ring = self.ring.edges().filter_map(|edge| self.links.get(&edge));
         let lanes = of_ring.map(|link| link.lanes);
         rule!(lanes.max(); ThinnestEdgeCounted => lanes.min()).unwrap_or(1)
     }
 
-    /// Tags that wait to start.
+    /// Number of tags that wait to start.
     pub(super) fn initiating(&self) -> usize {
         self.collectives.len().saturating_sub(self.running.len())
     }
 }
 
-/// How far a group's synchronization is.
+/// The progress of a group's synchronization.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum SyncProgress {
-    /// Votes are collected (maybe none yet).
+    /// Votes are collected. There may be none yet.
     Voting(Offers),
-    /// Entries move.
+    /// Transfers run.
     Moving {
         round: Round,
-        /// What the group will hold.
+        /// The content that the group will hold.
         reached: Reached,
-        /// Who fetches something, and from whom.
+        /// The holders from which each requester fetches.
         sources: BTreeMap<PeerId, Vec<PeerId>>,
-        /// Who has not reported. The loss of one of them ends the attempt.
+        /// The peers that have not reported. The loss of one of them ends the attempt.
         awaiting: BTreeSet<PeerId>,
     },
 }
@@ -387,12 +386,12 @@ impl Default for SyncProgress {
 pub(super) enum Collective {
     /// Votes to start it are collected.
     Initiating(BTreeMap<PeerId, CollectiveSpec>),
-    /// It runs, on the ring of the group: no ring is touched while a collective runs on it.
+    /// It runs on the group's ring, which does not change while it runs.
     Running {
         seq: Seq,
-        /// Of the buffer of one participant.
+        /// Size of the buffer of one participant.
         bytes: u64,
-        /// Whose buffer it is that all get.
+        /// The root of a broadcast.
         root: Option<PeerId>,
         /// Participants that have not voted on the outcome.
         awaiting: BTreeSet<PeerId>,

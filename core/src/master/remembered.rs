@@ -1,23 +1,22 @@
-//! What the master remembers of each group for as long as it lives: the revision that was reached and
-//! which content that was. It outlives the group's last member, so that who comes first after an
-//! outage cannot set the group back.
+//! What the master remembers of each group for its whole life: the revision that was reached, and its content. It
+//! outlives the group's last member, so that the first peer after an outage cannot set the group back.
 
 use alloc::collections::BTreeMap;
 
 use super::manifest::Digest;
 use crate::id::{GroupId, Revision};
 
-/// Most groups without members that are remembered.
+/// Maximum number of remembered groups without members.
 const GROUPS_REMEMBERED_MAX: usize = 65_536;
 
-/// What a group held after its last successful synchronization.
+/// The content of a group after its last successful synchronization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Reached {
     pub(super) revision: Revision,
     pub(super) content: Digest,
 }
 
-/// What each group has reached.
+/// The content that each group has reached.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Remembered {
     groups: BTreeMap<GroupId, Reached>,
@@ -33,9 +32,8 @@ impl Remembered {
         self.groups.remove(&group);
     }
 
-    /// Remembers a group. Where that makes too many, one that has no members is forgotten: that with
-    /// the lowest revision, since who sets it back undoes the fewest steps. Groups with members are
-    /// bounded by the number of peers.
+    /// Remembers a group. If there are too many, one without members is forgotten: the one with the lowest revision,
+    /// because setting it back undoes the fewest steps. The number of peers limits the number of groups with members.
     pub(super) fn keep(
         &mut self,
         group: GroupId,

@@ -1,7 +1,7 @@
-//! Counting ballots until nothing moves.
+//! Counting ballots until nothing changes.
 //!
-//! Whatever an input has changed is counted again, and only that: the groups of the peers whose records
-//! were touched, and the ballots of all groups. Then `deadlines` arms the timers.
+//! Only what an input has changed is counted again: the groups of the peers whose records were touched, and the
+//! ballots of all groups. Then `deadlines` updates the timers.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ use crate::id::{GroupId, PeerId};
 use crate::messages::{Misdeed, ToPeer};
 
 impl Master {
-    /// `heard`: whose message the input is.
+    /// `heard`: the peer whose message is the input.
     pub(super) fn settle(&mut self, heard: Option<PeerId>, out: &mut Out) {
         loop {
             self.recount();
@@ -23,7 +23,7 @@ impl Master {
         self.dirty.clear();
     }
 
-    /// One step of whatever can move. Every step uses up a vote, a report or a peer, so this ends.
+    /// One step of anything that can change. Every step uses up a vote, a report or a peer, so this ends.
     fn advance(&mut self, out: &mut Out) -> bool {
         self.count_pending(out)
             || self.count_groups(out)

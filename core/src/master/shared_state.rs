@@ -1,8 +1,7 @@
-//! Synchronizing shared state: votes, the plan of who fetches what from whom, and the conclusion.
+//! Synchronizing shared state: votes, the plan of the transfers, and the conclusion.
 //!
-//! The conclusion is one for the whole group: either everybody holds the elected content, or nobody's
-//! memory was changed. A transfer that fails, or a member that is lost before its part was over,
-//! costs a retry of the call.
+//! The conclusion is the same for the whole group: either all members hold the elected content, or no memory was
+//! changed. A transfer that fails, or a member that is lost before its part was over, costs a retry of the call.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -20,8 +19,8 @@ use crate::states::{ConnectionState, Event};
 use crate::topology::LaneOrder;
 use crate::wire::MAX_ENTRY_NAME_BYTES;
 
-/// The part of a peer that has the elected content already, but does not serve it: a receive-only
-/// peer, or one with an older revision.
+/// The role of a peer that has the elected content already, but does not serve it: a receive-only peer, or one with
+/// an older revision.
 fn nothing_to_fetch() -> SyncRole {
     SyncRole::Request {
         from: Vec::new(),
@@ -59,7 +58,7 @@ impl Master {
         sorted && short && vote.entries.len() <= self.config.entries_max.0 as usize
     }
 
-    /// True: everybody of the group had voted, and something moved.
+    /// `true` if all members of the group had voted, and something changed.
     pub(super) fn count_sync(&mut self, group: GroupId, out: &mut Out) -> bool {
         let Some(offers) = self.take_offers(group) else {
             return false;
@@ -87,7 +86,7 @@ impl Master {
         true
     }
 
-    /// What the members of a group offer, once each of them has voted.
+    /// The offers of the members of a group, once each of them has voted.
     fn take_offers(&mut self, group: GroupId) -> Option<Offers> {
         let wanted = ConnectionState::VoteSyncSharedState;
         let record = self.groups.get(&group);
@@ -104,7 +103,7 @@ impl Master {
         }
     }
 
-    /// These cannot be given the content: sets them aside until others hold it, or sends them away.
+    /// These peers cannot get the content: sets them aside until others hold it, or evicts them.
     fn give_up_on(&mut self, group: GroupId, offers: Offers, hopeless: Hopeless, out: &mut Out) {
         let may_wait = |peer: &PeerId| {
             let record = self.peers.get(peer);
@@ -123,7 +122,7 @@ impl Master {
         }
     }
 
-    /// Sends these away. The others' votes stand.
+    /// Evicts these peers. The others' votes stand.
     fn expel(
         &mut self,
         group: GroupId,
@@ -191,7 +190,7 @@ impl Master {
         }
     }
 
-    /// Who serves whom, and who fetches what. Who is missing here has nothing to fetch.
+    /// The transfers of each peer. A peer that is missing here has nothing to fetch.
     fn roles(
         &self,
         round: Round,
@@ -222,8 +221,8 @@ impl Master {
         roles
     }
 
-    /// As many lanes as both ends would like for an edge of the ring, from each holder: what a lane carries
-    /// depends on its path, so fewer would leave each path underused.
+    /// From each holder, as many lanes as both ends want for a ring edge. The rate of a lane depends on its path, so
+    /// with fewer lanes each path would be underused.
     fn transfer_orders(
         &self,
         round: Round,
@@ -309,7 +308,7 @@ impl Master {
         }
     }
 
-    /// True: everybody was done, and the synchronization is concluded.
+    /// `true` if all members were done, and the synchronization is concluded.
     pub(super) fn count_sync_done(&mut self, group: GroupId, out: &mut Out) -> bool {
         let record = self.groups.get(&group);
         let Some((round, reached)) = record.and_then(|record| record.sync.all_reported()) else {
@@ -319,7 +318,7 @@ impl Master {
         true
     }
 
-    /// The one place where a synchronization ends: the same for every member that took part.
+    /// Ends a synchronization. No other place does: all members that took part get the same outcome.
     pub(super) fn conclude_sync(
         &mut self,
         group: GroupId,
@@ -350,7 +349,7 @@ impl Master {
         }
     }
 
-    /// Success: this is what the group holds, and what failed on the way there is forgotten.
+    /// Success: remembers the group's content, and forgets the failures on the way.
     fn remember(&mut self, group: GroupId, reached: Reached) {
         let peers = &self.peers;
         let is_aside = |peer: PeerId| peers.get(&peer).is_some_and(|peer| peer.aside.is_some());
@@ -419,19 +418,19 @@ impl Master {
     }
 }
 
-/// What the report of one peer says of the attempt of all.
+/// What the report of one peer means for the attempt of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// It goes on: also if a holder could not serve a requester that has everything, or has others to fetch from.
+    /// It continues, even if a holder could not serve a requester that has everything, or has other holders.
     Done,
     /// It has failed.
     Failed,
-    /// It has failed, because a holder has given up its own call.
+    /// It has failed because a holder has given up its own call.
     Cancelled,
 }
 
 impl SyncProgress {
-    /// The transfers that every member has reported done, and what the group then holds.
+    /// The round, and the content that the group then holds, if every member has reported its transfers done.
     fn all_reported(&self) -> Option<(Round, Reached)> {
         match self {
             Self::Voting(_) => None,

@@ -1,16 +1,17 @@
-//! The sites of a group: those that its members name, or those that were found between them.
+//! The sites of a group: those that its members name, or those that were found.
 //!
-//! Sites are part of what a group is told with its ring, and belong to an epoch like it: while a ring stands they do not
-//! change, because all members lay out what they exchange by them. So they are settled where rings are handed out.
-//! If any member has named its site, names hold. Else
+//! Sites are announced with the ring of a group, and belong to an epoch like it. They do not change within an epoch,
+//! because all members lay out their exchanges by them. So they are settled when rings are announced. If any member
+//! has named its site, the names apply. Otherwise:
 //!
-//! - at the end of an optimization, they are [found](crate::site::found) by what it knows of the paths, on whichever
-//!   rings it ends;
-//! - with any other ring, they are those that were found before, without the departed. Each newcomer is at a site of its
-//!   own until the next optimization: nothing is known of its paths, and among strangers it would be passed bytes for
-//!   them.
+//! - at the end of an optimization, they are [found](crate::site::found) by its measurements, whether or not its
+//!   rings changed;
+//! - with any other ring, they are the sites found before, without departed peers. Each newcomer is at its own site
+//!   until the next optimization: its paths are not known, and at another site it would have to forward bytes for
+//!   peers that may be far away.
 //!
-//! A measurement that is out of date changes nothing, nor does a peer that comes or goes before there is another ring.
+//! A measurement that becomes stale changes nothing, nor does a peer that joins or leaves before there is another
+//! ring.
 
 use alloc::vec::Vec;
 
@@ -27,7 +28,7 @@ impl Master {
         self.sites_on(&group.ring, &group.found)
     }
 
-    /// The site of each rank of a ring, if these were found.
+    /// The site of each rank of a ring, if these sites were found.
     pub(super) fn sites_on(&self, ring: &Ring, found: &FoundSites) -> SiteMap {
         let name = |peer: &PeerId| match self.named_site(*peer) {
             // Of a group in which anybody has named its site none are found.
@@ -38,13 +39,13 @@ impl Master {
         SiteMap::new(&names)
     }
 
-    /// The site that a peer names. Nobody on a ring that is announced is gone.
+    /// The site that a peer names. No peer on a ring that is announced has departed.
     fn named_site(&self, peer: PeerId) -> &SiteName {
         static NONE: SiteName = SiteName::NONE;
         self.peers.get(&peer).map_or(&NONE, |record| &record.site)
     }
 
-    /// The found sites of a group once a ring of these members stands that is connected in this round.
+    /// The found sites of a group once a ring of these members is established that is connected in this round.
     pub(super) fn found_for(&self, round: Round, group: GroupId, members: &[PeerId]) -> FoundSites {
         let mut named = members.iter().map(|peer| self.named_site(*peer));
         if named.any(SiteName::is_named) {
@@ -57,7 +58,7 @@ impl Master {
         }
     }
 
-    /// By what was measured. All that the master sees at one address are at one site.
+    /// The sites by the measurements. All peers that the master sees at one address are at one site.
     fn find_sites(&self, members: &[PeerId]) -> FoundSites {
         let address = |peer: &PeerId| self.peers.get(peer).map(|peer| peer.address.ip());
         let mut addresses = members.iter().map(address);

@@ -1,8 +1,8 @@
-//! How many peers are in which state: what a ballot is counted by.
+//! Numbers of peers in each state, by which ballots are counted.
 //!
-//! Counting a ballot afresh after every message would cost a look at every peer. So each accepted peer
-//! adds to a [`Tally`] of its group and to one of all groups; what it adds is refreshed when its record
-//! was touched, before any ballot is looked at.
+//! To count a ballot by iterating over all peers after every message would be slow. So each accepted peer adds to a
+//! [`Tally`] of its group, and to one of all groups. Its contribution is updated when its record was touched, before
+//! any ballot is counted.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use super::record::{GroupRecord, PeerRecord};
 use crate::id::{GroupId, PeerId};
 use crate::states::ConnectionState;
 
-/// How many accepted peers are in each state.
+/// Number of accepted peers in each state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Tally {
     members: usize,
@@ -21,7 +21,7 @@ pub(super) struct Tally {
     asking: usize,
 }
 
-/// What one accepted peer adds.
+/// The contribution of one accepted peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Counted {
     group: GroupId,
@@ -31,12 +31,12 @@ pub(super) struct Counted {
 }
 
 impl Tally {
-    /// Accepted peers.
+    /// Number of accepted peers.
     pub(super) fn members(&self) -> usize {
         self.members
     }
 
-    /// Peers in this state.
+    /// Number of peers in this state.
     pub(super) fn of(&self, state: ConnectionState) -> usize {
         self.by_state.get(&state).copied().unwrap_or(0)
     }
@@ -46,12 +46,12 @@ impl Tally {
         self.members > 0 && self.of(state) == self.members
     }
 
-    /// Peers that did not call `update_topology`, and let another ring be built meanwhile.
+    /// Number of peers that did not call `update_topology`, and agree to another ring.
     pub(super) fn agreeing(&self) -> usize {
         self.agreeing
     }
 
-    /// Peers that wait in `are_peers_pending`.
+    /// Number of peers that wait in `are_peers_pending`.
     pub(super) fn asking(&self) -> usize {
         self.asking
     }
@@ -86,8 +86,8 @@ impl PeerRecord {
         })
     }
 
-    /// Whether the peer lets another ring be built although it did not call `update_topology`: it waits for
-    /// others to make its own call, or has called nothing since it was admitted.
+    /// Whether the peer agrees to another ring although it did not call `update_topology`: it waits for others to
+    /// make its own call, or has made no call since it was admitted.
     pub(super) fn agrees_to_update(&self) -> bool {
         match self.state {
             ConnectionState::Idle => self.rests,
@@ -126,14 +126,14 @@ impl Master {
         self.tally.all_in(wanted).then(accepted)
     }
 
-    /// A record to be changed: it is counted again before any ballot is.
+    /// A record for modification. It is counted again before any ballot is.
     pub(super) fn record_mut(&mut self, peer: PeerId) -> Option<&mut PeerRecord> {
         let record = self.peers.get_mut(&peer)?;
         self.touched.insert(peer);
         Some(record)
     }
 
-    /// Counts again who was touched.
+    /// Counts touched peers again.
     pub(super) fn recount(&mut self) {
         while let Some(peer) = self.touched.pop_first() {
             self.rechecked.insert(peer);
@@ -158,7 +158,7 @@ impl Master {
         }
     }
 
-    /// What a peer added counts no more.
+    /// Removes a peer's contribution.
     pub(super) fn count_out(&mut self, counted: Option<Counted>) {
         if let Some(counted) = counted {
             self.tally.remove(counted);

@@ -1,17 +1,16 @@
-//! Ballots about the ring: who wants newcomers admitted, whose ring must be rebuilt, who asks
-//! whether anybody waits.
+//! Ballots about the ring: admission, rewiring, and whether newcomers wait.
 //!
-//! **Admission** concerns all accepted peers of all groups: when each of them has voted or agrees, and one
-//! has voted, every registered peer comes in. With no accepted peer at all, registered peers come in at
-//! once. A peer agrees that waits in another call for others to make it, for nothing of that has begun:
-//! its call goes on waiting, on the new ring. So does one that was admitted and has called nothing
-//! since: a newcomer that still loads its data does not hold up the others.
+//! **Admission** concerns all accepted peers of all groups: when each of them has voted or agrees, and one has voted,
+//! all registered peers are admitted. Without accepted peers, registered peers are admitted at once. A peer agrees if
+//! it waits in another call for others to make it, because none of that call has begun: it continues to wait, on the
+//! new ring. A peer that was admitted and has made no call since agrees as well: a newcomer that still loads its data
+//! does not delay the others.
 //!
-//! **Rewiring** concerns one group. A peer that initiates a collective on a stale ring (a member is
-//! gone, or an edge has lost a lane) thereby votes to have the ring rebuilt without newcomers; when
-//! all accepted peers of the group have, it is. Their collectives then start by themselves.
+//! **Rewiring** concerns one group. A peer that starts a collective on a stale ring (a member has left, or an edge
+//! has lost a lane) thereby votes to rebuild the ring without newcomers. When all accepted peers of the group have
+//! voted, it is rebuilt. Their collectives then start by themselves.
 //!
-//! Neither disturbs a ring in use: who is in a collective that runs has not voted, and does not agree.
+//! Neither disturbs a ring in use: a peer in a running collective has not voted, and does not agree.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -46,8 +45,8 @@ impl Master {
         }
     }
 
-    /// A vote may come while the peer's ring is being connected, if it waited for nothing: then the vote
-    /// stands when the ring does. The group whose ballot the vote is in, if it may begin.
+    /// A vote may arrive while the peer's ring is being connected, if the peer waited for nothing. It then stands
+    /// when the ring is established. Returns the group of the ballot, if the vote may begin.
     pub(super) fn vote_to_begin(
         &mut self,
         peer: PeerId,
@@ -84,8 +83,8 @@ impl Master {
         }
     }
 
-    /// Is the group's ring not the one that its collectives can run on? All members are on it; so it names
-    /// the departed if it is longer than the group.
+    /// Whether the group's ring is not one on which its collectives can run. All members are on it, so if it is
+    /// longer than the group, it has departed peers.
     pub(super) fn is_stale(&self, group: GroupId) -> bool {
         let Some(record) = self.groups.get(&group) else {
             return true;
@@ -94,7 +93,7 @@ impl Master {
             || rule!(!record.broken.is_empty(); BrokenEdgeForgotten => false)
     }
 
-    /// With nobody to vote, whoever waits comes in. True: something moved.
+    /// If there is no accepted peer to vote, admits all that wait. `true` if something changed.
     pub(super) fn admit_first(&mut self, out: &mut Out) -> bool {
         let a_ballot_decides = rule!(
             self.tally.members() > 0;
@@ -118,7 +117,7 @@ impl Master {
         true
     }
 
-    /// Who was left out of this admission may come in with one of the next.
+    /// Peers that were left out of this admission may be admitted with one of the next.
     pub(super) fn end_admission(&mut self) {
         self.admission_closed_at = None;
         for record in self.peers.values_mut() {
@@ -126,8 +125,8 @@ impl Master {
         }
     }
 
-    /// The accepted peers, and the newcomers that were there at the first attempt to admit them, as far as
-    /// they are not left out since.
+    /// The accepted peers, and the newcomers that were registered at the first attempt to admit them and were not
+    /// left out since.
     fn invited(&mut self) -> Vec<PeerId> {
         let closed_at = *self.admission_closed_at.get_or_insert(self.next_peer);
         let invited = self.peers.iter().filter(|(peer, record)| {
@@ -136,7 +135,7 @@ impl Master {
         invited.map(|(peer, _)| *peer).collect()
     }
 
-    /// True: the ballot was unanimous and something moved.
+    /// `true` if the ballot was unanimous and something changed.
     pub(super) fn count_update(&mut self, out: &mut Out) -> bool {
         let calls = self.tally.of(ConnectionState::VoteAcceptNewPeers);
         let members = self.tally.members();
@@ -155,8 +154,7 @@ impl Master {
         true
     }
 
-    /// Peers whose collectives all wait to start on a ring that is stale vote to rebuild it. True:
-    /// something moved.
+    /// Peers whose collectives all wait to start on a stale ring vote to rebuild it. `true` if something changed.
     pub(super) fn vote_to_rewire(&mut self, group: GroupId, out: &mut Out) -> bool {
         if !self.is_stale(group) {
             return false;
@@ -178,7 +176,7 @@ impl Master {
         !voters.is_empty()
     }
 
-    /// True: the ballot was unanimous and something moved.
+    /// `true` if the ballot was unanimous and something changed.
     pub(super) fn count_rewire(&mut self, group: GroupId, out: &mut Out) -> bool {
         let wanted = ConnectionState::VoteNoNewPeersEstablishP2p;
         let record = self.groups.get(&group);
@@ -193,7 +191,7 @@ impl Master {
         true
     }
 
-    /// True: everybody asked, and everybody was answered.
+    /// `true` if all peers asked and were answered.
     pub(super) fn count_pending(&mut self, out: &mut Out) -> bool {
         let members = rule!(self.tally.members(); NewcomerIsWaitedFor => self.peers.len());
         if members == 0 || self.tally.asking() < members {
@@ -235,8 +233,8 @@ impl Master {
         let _ = state;
     }
 
-    /// Tells members the rings that they are on. `before`: the epoch before. Where it is the present one
-    /// nothing has changed, which only those are told who asked.
+    /// Announces rings to their members. `before`: the epoch before. If it is the current one, nothing has changed,
+    /// and only the peers that asked are told.
     pub(super) fn announce_rings(
         &mut self,
         members: &[(PeerId, Stake)],

@@ -1,26 +1,25 @@
-//! Who fetches shared state from whom, and what becomes of transfers that fail.
+//! Transfers of shared state: which peer fetches from which holders, and what follows from failed transfers.
 //!
-//! A requester and the holder that it could not fetch from are a *failed pair* of the group until one
-//! of the group's synchronizations succeeds.
+//! A requester and the holder from which it could not fetch are a *failed pair* of the group until one of the group's
+//! synchronizations succeeds.
 //!
-//! A requester gets several holders if there is much to fetch: one for each
+//! A requester gets several holders if it lacks much: one for each
 //! [`transfer_share_min`](crate::master::MasterConfig::transfer_share_min) bytes, at most
-//! [`transfer_holders_max`](crate::master::MasterConfig::transfer_holders_max). If it fails, nobody can tell
-//! whose fault that is, so it makes no failed pair: from then on, until a synchronization succeeds, the
-//! requester *fetches from one at a time*, and the rules are about those attempts. A holder that names the
-//! requester that it could not serve makes a failed pair at once.
+//! [`transfer_holders_max`](crate::master::MasterConfig::transfer_holders_max). If it fails, nobody knows whose fault
+//! that is, so there is no failed pair. From then on, until a synchronization succeeds, the requester *fetches from
+//! one holder at a time*, and the rules below are about those attempts. If a holder names the requester that it could
+//! not serve, the two become a failed pair at once.
 //!
-//! 1. A requester gets a holder that it has not failed with, where there is one; and where there is one
-//!    with which fewer than two requesters have failed, such a one. Requesters are spread over the
-//!    holders, in another order each time.
-//! 2. A requester that has failed with every holder, or with [`HOLDERS_TRIED_MAX`] of them, has to go:
-//!    a newcomer after two attempts, a veteran after
-//!    [`transfer_attempts_max`](crate::master::MasterConfig::transfer_attempts_max). No veteran goes
-//!    while a newcomer has to.
-//! 3. Where others lack the content that can fetch it, who would have to go is *set aside* instead, once: it
-//!    waits with its vote for the next update, and can fetch from them what they have fetched.
-//! 4. Since the last success never more go than stay: where half of a group cannot fetch from the
-//!    others, nobody can tell whose fault that is. The call fails, and its users read why.
+//! 1. A requester gets a holder with which it has not failed, if there is one; if possible one with which fewer than
+//!    two requesters have failed. Requesters are spread over the holders, in another order each time.
+//! 2. A requester that has failed with every holder, or with [`HOLDERS_TRIED_MAX`] of them, is evicted: a newcomer
+//!    after two attempts, a veteran after
+//!    [`transfer_attempts_max`](crate::master::MasterConfig::transfer_attempts_max). No veteran is evicted while a
+//!    newcomer is to be.
+//! 3. If others lack the content and can fetch it, a peer that would be evicted is *set aside* instead, once: it
+//!    waits with its vote for the next update, and can then fetch from them.
+//! 4. Between two successes never more peers are evicted than stay: if half of a group cannot fetch from the other
+//!    half, nobody knows whose fault that is. The call fails, and its error says why.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -32,14 +31,14 @@ use super::manifest::Offers;
 use crate::id::{GroupId, PeerId, Round};
 use crate::shared_state::{FetchList, SyncStrategy};
 
-/// Who has failed with so many holders is not given another, so that a peer that fails always does
-/// not cost its group an attempt for each holder there is.
+/// A requester that has failed with this many holders gets no other one, so that a peer that always fails does not
+/// cost its group an attempt for each holder.
 const HOLDERS_TRIED_MAX: usize = 8;
 
-/// Attempts after which a newcomer has to go: one may have met a lane that broke by chance.
+/// Number of attempts after which a newcomer is evicted: a single one may have met a lane that broke by chance.
 const NEWCOMER_ATTEMPTS: u32 = 2;
 
-/// What one peer is to fetch.
+/// The transfers of one requester.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fetch {
     /// At least one. Each of them holds all of the entries.
@@ -47,25 +46,25 @@ pub(super) struct Fetch {
     pub(super) entries: FetchList,
 }
 
-/// Who cannot be given the elected content.
+/// Requesters that cannot get the elected content.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(super) struct Hopeless {
     pub(super) peers: Vec<PeerId>,
-    /// Whether others lack the content and can be given it.
+    /// Whether others lack the content and can get it.
     pub(super) others_fetch: bool,
 }
 
-/// Who has something to fetch.
+/// The requesters with their transfers.
 pub(super) type Fetches = BTreeMap<PeerId, Fetch>;
 
-/// What failed in a group since its last successful synchronization.
+/// The failures of a group since its last successful synchronization.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct FailedTransfers {
-    /// How often, requester first.
+    /// Number of failures, requester first.
     pairs: BTreeMap<(PeerId, PeerId), u8>,
     /// Requesters that have failed with several holders at once: they fetch from one at a time.
     one_at_a_time: BTreeSet<PeerId>,
-    /// Peers that had to go.
+    /// Number of evicted peers.
     sent_away: usize,
 }
 
@@ -76,7 +75,7 @@ impl FailedTransfers {
         *times = times.saturating_add(1);
     }
 
-    /// A requester could not fetch from these.
+    /// A requester could not fetch from these holders.
     pub(super) fn note_requester(&mut self, requester: PeerId, holders: &[PeerId]) {
         if rule!(holders.len() == 1; AllHoldersBlamed => true) {
             holders
@@ -91,21 +90,21 @@ impl FailedTransfers {
         self.sent_away = self.sent_away.saturating_add(peers);
     }
 
-    /// The others hold what the group holds: what they failed with is over.
+    /// The others hold the group's content, so their failures are forgotten.
     pub(super) fn succeed(&mut self, is_aside: impl Fn(PeerId) -> bool) {
         self.pairs.retain(|(requester, _), _| is_aside(*requester));
         self.one_at_a_time.retain(|requester| is_aside(*requester));
         self.sent_away = 0;
     }
 
-    /// Forgets a peer that is gone.
+    /// Forgets a departed peer.
     pub(super) fn forget(&mut self, peer: PeerId) {
         self.pairs
             .retain(|(requester, holder), _| *requester != peer && *holder != peer);
         self.one_at_a_time.remove(&peer);
     }
 
-    /// The holders that a peer has failed with, and how often with each.
+    /// The holders with which a peer has failed, and how often with each.
     fn of(&self, requester: PeerId) -> impl Iterator<Item = (PeerId, u8)> {
         let first = (requester, PeerId(u64::MIN));
         let last = (requester, PeerId(u64::MAX));
@@ -113,7 +112,7 @@ impl FailedTransfers {
         pairs.map(|((_, holder), times)| (*holder, *times))
     }
 
-    /// Holders that two requesters or more have failed with.
+    /// Holders with which at least two requesters have failed.
     fn suspects(&self) -> BTreeSet<PeerId> {
         let mut once = BTreeSet::new();
         let holders = self.pairs.keys().map(|(_, holder)| *holder);
@@ -121,11 +120,11 @@ impl FailedTransfers {
     }
 }
 
-/// Where requesters can be sent.
+/// The holders to which requesters can be sent.
 struct Sources<'a> {
     failed: &'a FailedTransfers,
     all: &'a BTreeSet<PeerId>,
-    /// All but the suspects; all where there are only such.
+    /// All holders except the suspects, or all if there are only suspects.
     good: Vec<PeerId>,
 }
 
@@ -139,7 +138,7 @@ impl<'a> Sources<'a> {
         Self { failed, all, good }
     }
 
-    /// The sources of a requester whose turn this is, at most so many.
+    /// The holders for a requester whose turn this is, at most `most`.
     fn for_requester(&self, requester: PeerId, turn: usize, most: usize) -> Vec<PeerId> {
         let tried: BTreeSet<PeerId> = self.failed.of(requester).map(|(h, _)| h).collect();
         let has_failed = !tried.is_empty() || self.failed.one_at_a_time.contains(&requester);
@@ -152,7 +151,7 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// The source of a requester that has failed with these.
+    /// The holder for a requester that has failed with these.
     fn one_for(&self, tried: &BTreeSet<PeerId>, turn: usize) -> Option<PeerId> {
         let untried = |holders: &mut dyn Iterator<Item = &PeerId>| -> Vec<PeerId> {
             let untried = holders.filter(|holder| !tried.contains(holder));
@@ -164,7 +163,7 @@ impl<'a> Sources<'a> {
             .or_else(|| in_turn(&self.good, turn))
     }
 
-    /// Whether it has failed with so many holders that it is not given another.
+    /// Whether it has failed with so many holders that it gets no other one.
     fn is_hopeless(&self, requester: PeerId) -> bool {
         let tried: BTreeSet<PeerId> = self.failed.of(requester).map(|(h, _)| h).collect();
         tried.len() >= HOLDERS_TRIED_MAX || self.all.is_subset(&tried)
@@ -181,8 +180,8 @@ fn in_turn(holders: &[PeerId], turn: usize) -> Option<PeerId> {
 }
 
 impl Master {
-    /// Of those that hold the elected content, newcomers fetch the entries that may differ, where
-    /// there is somebody to fetch them from.
+    /// The holders of the elected content. Newcomers among them fetch the entries that may differ, if another peer
+    /// can serve them.
     pub(super) fn choose_holders(
         &self,
         offers: &Offers,
@@ -211,7 +210,7 @@ impl Master {
         self.peers.get(&peer).is_none_or(|record| !record.synced)
     }
 
-    /// Who has to go before the elected content is moved, as it has failed too often.
+    /// Requesters that must be evicted before the elected content is moved, because they have failed too often.
     pub(super) fn unfetchable(
         &self,
         group: GroupId,
@@ -249,7 +248,7 @@ impl Master {
         }
     }
 
-    /// Who lacks something of the elected content.
+    /// Peers that lack part of the elected content.
     fn requesters(&self, offers: &Offers, elected: &Elected) -> impl Iterator<Item = PeerId> {
         let winner = offers.get(&elected.winner);
         let others = offers
@@ -267,7 +266,7 @@ impl Master {
             .map(|(peer, _)| *peer)
     }
 
-    /// Who fetches what from whom. Who is missing here has nothing to fetch.
+    /// The transfers of each requester. A peer that is missing here has nothing to fetch.
     pub(super) fn choose_fetches(
         &self,
         group: GroupId,
@@ -315,7 +314,7 @@ impl Master {
         fetches
     }
 
-    /// How many holders a requester that has failed with none is given for so many bytes.
+    /// Number of holders for a requester without failures that lacks this many bytes.
     fn holders_for(&self, bytes: u64) -> usize {
         let shares = bytes / self.config.transfer_share_min.max(1);
         let most = u64::from(self.config.transfer_holders_max);

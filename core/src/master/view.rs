@@ -1,4 +1,4 @@
-//! What tests, the model and the logs may look at.
+//! The state that tests, the model and the logs may read.
 
 use super::record::{Collective, PeerRecord, SyncProgress};
 use super::{Master, MasterTimer};
@@ -8,13 +8,13 @@ use crate::site::{SiteMap, SiteName};
 use crate::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
 use crate::topology::{Ring, WorldSizes};
 
-/// A look into a master. Reading it changes nothing.
+/// Read access to a master.
 #[derive(Clone, Copy, Debug)]
 pub struct MasterView<'a> {
     master: &'a Master,
 }
 
-/// What the master knows of one peer.
+/// The master's record of one peer.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerView<'a> {
     record: &'a PeerRecord,
@@ -25,7 +25,7 @@ impl<'a> MasterView<'a> {
         Self { master }
     }
 
-    /// Every connected peer, registered or accepted, by number.
+    /// All connected peers, registered or accepted, by id.
     pub fn peers(self) -> impl Iterator<Item = (PeerId, PeerView<'a>)> {
         self.master
             .peers
@@ -42,7 +42,7 @@ impl<'a> MasterView<'a> {
             .map(|record| PeerView { record })
     }
 
-    /// The number that the next process to connect will have.
+    /// The id of the next peer.
     #[must_use]
     pub fn next_peer(self) -> PeerId {
         self.master.next_peer
@@ -59,7 +59,7 @@ impl<'a> MasterView<'a> {
         self.master.groups.keys().copied()
     }
 
-    /// The group's ring as it was last established.
+    /// The established ring of the group.
     #[must_use]
     pub fn ring(self, group: GroupId) -> Option<&'a Ring> {
         self.master.groups.get(&group).map(|record| &record.ring)
@@ -72,7 +72,7 @@ impl<'a> MasterView<'a> {
         record.map(|record| self.master.sites_of(record))
     }
 
-    /// The ring of the group that is being connected, if one is.
+    /// The ring of the group that is being connected, if there is one.
     #[must_use]
     pub fn planned_ring(self, group: GroupId) -> Option<&'a Ring> {
         let mut wirings = self.master.wirings.values();
@@ -86,20 +86,19 @@ impl<'a> MasterView<'a> {
         self.master.groups.get(&group).map(|record| record.epoch)
     }
 
-    /// The revision of the group's last successful synchronization, also where the group has no
-    /// members any more.
+    /// The revision of the group's last successful synchronization, even if the group has no members any more.
     #[must_use]
     pub fn revision(self, group: GroupId) -> Option<Revision> {
         let reached = self.master.remembered.of(group);
         reached.map(|reached| reached.revision)
     }
 
-    /// The timers that run, in their own order.
+    /// The running timers, in their own order.
     pub fn timers(self) -> impl Iterator<Item = MasterTimer> + 'a {
         self.master.armed.iter().copied()
     }
 
-    /// Searches that go on beside the run: of which question, for which group, and the best that was found since.
+    /// The background searches: the round of the question, the group, and the best ring that was found since.
     pub fn searches(self) -> impl Iterator<Item = (Round, GroupId, Option<&'a Ring>)> {
         let searches = self.master.searches.iter();
         searches.map(|(group, search)| {
@@ -108,7 +107,7 @@ impl<'a> MasterView<'a> {
         })
     }
 
-    /// Whom this peer was told to fetch shared state from, in the synchronization that moves it.
+    /// The peers from which this peer was told to fetch shared state, in the current synchronization.
     pub fn sources_of(self, peer: PeerId) -> &'a [PeerId] {
         let mut groups = self.master.groups.values();
         let sources = groups.find_map(|group| match &group.sync {
@@ -118,12 +117,12 @@ impl<'a> MasterView<'a> {
         sources.map_or(&[], |sources| sources.as_slice())
     }
 
-    /// The edges that were measured and are not out of date, sender first.
+    /// The edges with current measurements, sender first.
     pub fn measured(self) -> impl Iterator<Item = ((PeerId, PeerId), Measurement)> + 'a {
         self.master.known.iter()
     }
 
-    /// Edges on which nothing arrived when they were probed, which is not out of date.
+    /// Edges on which nothing arrived in a current measurement.
     pub fn unusable(self) -> impl Iterator<Item = (PeerId, PeerId)> + 'a {
         self.master.known.unusable()
     }
@@ -134,7 +133,7 @@ impl<'a> MasterView<'a> {
         self.master.world_sizes(group)
     }
 
-    /// Must the group's ring be rebuilt before a collective can start?
+    /// Whether the group's ring must be rebuilt before a collective can start.
     #[must_use]
     pub fn is_ring_stale(self, group: GroupId) -> bool {
         self.master.is_stale(group)
@@ -156,48 +155,48 @@ impl<'a> MasterView<'a> {
 }
 
 impl<'a> PeerView<'a> {
-    /// Is it part of the run?
+    /// Its phase: registered, or accepted as part of the run.
     #[must_use]
     pub fn phase(self) -> ConnectionPhase {
         self.record.phase
     }
 
-    /// What it is doing.
+    /// Its state.
     #[must_use]
     pub fn state(self) -> ConnectionState {
         self.record.state
     }
 
-    /// The group it works in.
+    /// Its group.
     #[must_use]
     pub fn group(self) -> GroupId {
         self.record.group
     }
 
-    /// The site that it is at, as it said.
+    /// The site that it named.
     #[must_use]
     pub fn site(self) -> &'a SiteName {
         &self.record.site
     }
 
-    /// The attempt that it takes part in, to connect rings or to find better ones.
+    /// The attempt in which it takes part, to connect rings or to find better ones.
     #[must_use]
     pub fn round(self) -> Option<Round> {
         self.record.round
     }
 
-    /// What it is doing with each of its tags.
+    /// The state of each of its tags.
     pub fn tags(self) -> impl Iterator<Item = (Tag, CollectiveCommunicationState)> + 'a {
         self.record.tags.iter()
     }
 
-    /// Does it wait for the answer to `are_peers_pending`?
+    /// Whether it waits for the answer to `are_peers_pending`.
     #[must_use]
     pub fn asks_pending(self) -> bool {
         self.record.asked_pending
     }
 
-    /// Has it taken part in a successful synchronization?
+    /// Whether it has taken part in a successful synchronization.
     #[must_use]
     pub fn is_synchronized(self) -> bool {
         self.record.synced

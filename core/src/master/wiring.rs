@@ -1,4 +1,4 @@
-//! Connecting links: orders, reports, and trying again.
+//! Connecting links: orders, reports, and retries.
 //!
 //! ```text
 //!  start ──▶ EstablishLinks to those with a link to build ──▶ every link is up ──▶ conclude
@@ -6,14 +6,14 @@
 //!    └── the ballot counts again ◀── blame: who goes? ◀── pause
 //! ```
 //!
-//! A link that stands and that nobody reported broken is kept; every other link is ordered afresh
-//! with a ticket of the round. Each end of a link reports it. An attempt goes on until every link is
-//! decided, so that one attempt finds all that cannot be connected. Old lanes are given up only when the
-//! new ring stands, so an attempt that fails changes nothing.
+//! An established link that was not reported broken is kept. Every other link is ordered again, with a ticket of the
+//! round. Each end of a link reports it. An attempt continues until every link is decided, so that one attempt finds
+//! all links that cannot be connected. Old lanes are dropped only when the new ring is established, so an attempt
+//! that fails changes nothing.
 //!
-//! A small group gets a *mesh*: a link from each member to each other one, the ring's among them. The others are
-//! ordered, kept and rebuilt like the ring's, and nobody has to go for them: if one does not come up, the ring
-//! stands alone, and no mesh is tried as long as both its ends are members.
+//! A small group gets a *mesh*: a link from each member to each other one, those of the ring included. The other
+//! links are ordered, kept and rebuilt like those of the ring, but no peer is evicted for them. If one does not come
+//! up, the ring is used alone, and no mesh is tried as long as both ends of that link are members.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -29,7 +29,7 @@ use crate::states::{ConnectionPhase, ConnectionState, Event};
 use crate::topology::{LaneFailure, LaneOrder, LinkId, LinkOrder, Ring, Way};
 
 impl Master {
-    /// Orders the rings of `members`. `better`: rings to adopt, where the solver found some.
+    /// Orders the rings of `members`. `better`: rings to adopt, if the solver found some.
     pub(super) fn start_wiring(
         &mut self,
         scope: Scope,
@@ -55,7 +55,7 @@ impl Master {
         self.conclude_if_complete(round, out);
     }
 
-    /// Notes what the peer goes back to, and hands it its part.
+    /// Notes the state to which the peer returns, and orders its links.
     fn enter_wiring(&mut self, peer: PeerId, round: Round, out: &mut Out) {
         let Some(state) = self.state_of(peer) else {
             return;
@@ -92,8 +92,8 @@ impl Master {
             .collect()
     }
 
-    /// Whether these are to have links beside those of their ring: they are few, nothing is known to stand
-    /// between any two of them, and the last attempt at the ring did not fail.
+    /// Whether these members get links beside those of their ring: they are few, no two of them are known to be
+    /// unreachable, and the last attempt at the ring did not fail.
     fn wants_mesh(&self, group: GroupId, ring: &Ring, found: &FoundSites) -> bool {
         let is_member = |peer: &PeerId| ring.0.contains(peer);
         let stands_between = |(one, other): &Pair| is_member(one) && is_member(other);
@@ -111,8 +111,8 @@ impl Master {
             || world <= usize::from(self.config.sites_mesh_max) && at_sites()
     }
 
-    /// Which links are kept, and which are built in this round. Beside the ring's a link has one lane: what is
-    /// exchanged directly is small. One of more lanes is kept as it is.
+    /// The links that are kept, and those that are built in this round. A link that is not part of the ring gets one
+    /// lane, because direct exchanges are small. If it already has more lanes, it is kept unchanged.
     fn plan_links(&self, round: Round, group: GroupId, ring: Ring) -> PlannedRing {
         let standing = self.groups.get(&group).filter(|_| !self.is_doubtful(group));
         let wish = |peer: PeerId| self.peers.get(&peer).map_or(1, |record| record.lanes);
@@ -163,7 +163,7 @@ impl Master {
         }
     }
 
-    /// Orders for both ends of lanes between two peers: first for `from`, then for `to`.
+    /// The orders of lanes between two peers for both ends: first for `from`, then for `to`.
     pub(super) fn lane_orders(
         &self,
         round: Round,
@@ -271,7 +271,7 @@ impl Master {
         self.state_of(peer) == Some(ConnectionState::ConnectingToPeers)
     }
 
-    /// The peer has all links that its ring needs, and awaits no others.
+    /// Moves the peer if it has all links that its ring needs, and awaits no others.
     fn step_if_up(&mut self, peer: PeerId, round: Round, out: &mut Out) {
         let awaited = self.wirings.get(&round).is_some_and(|w| w.awaits(peer));
         if self.connects(peer) && !awaited {
@@ -284,8 +284,8 @@ impl Master {
         self.peers.get(&peer)?.round
     }
 
-    /// Is the report about the wiring that the peer is in? One about an earlier round is late and
-    /// means nothing.
+    /// Whether the report is about the wiring in which the peer is. A report about an earlier round is late, and is
+    /// ignored.
     fn is_round_of(&mut self, peer: PeerId, round: Round, out: &mut Out) -> bool {
         self.was_ordered(peer, round, out)
             && self.wirings.contains_key(&round)
@@ -295,7 +295,7 @@ impl Master {
                 .is_some_and(|record| record.round == Some(round))
     }
 
-    /// A member of a wiring is gone: the attempt cannot succeed, and a better one can start at once.
+    /// A member of a wiring has departed: the attempt cannot succeed, and a better one can start at once.
     pub(super) fn wirings_lose(&mut self, peer: PeerId, out: &mut Out) {
         let concerned: Vec<Round> = self
             .wirings
@@ -313,7 +313,7 @@ impl Master {
         }
     }
 
-    /// The wiring's time is over. What was not reported has failed.
+    /// The wiring's time is over. Unreported links have failed.
     pub(super) fn wiring_overdue(&mut self, round: Round, out: &mut Out) {
         let Some(wiring) = self.wirings.get_mut(&round) else {
             return;
@@ -329,7 +329,7 @@ impl Master {
         self.conclude_if_complete(round, out);
     }
 
-    /// The attempt has failed, and the pause after it is over: another one begins, perhaps without some.
+    /// The attempt has failed, and the pause after it is over: another one begins, perhaps without some peers.
     pub(super) fn wiring_failed(&mut self, round: Round, out: &mut Out) {
         if let Some(wiring) = self.wirings.get(&round).cloned() {
             self.blame(&wiring, out);
@@ -337,7 +337,7 @@ impl Master {
         self.give_up_wiring(round, out);
     }
 
-    /// Ends an attempt without a new ring: everybody is back where it voted, and what it had stands.
+    /// Ends an attempt without a new ring: all peers return to where they voted, and keep their links.
     pub(super) fn give_up_wiring(&mut self, round: Round, out: &mut Out) {
         let Some(wiring) = self.wirings.remove(&round) else {
             return;
@@ -414,7 +414,7 @@ impl Master {
         }
     }
 
-    /// The rings stand.
+    /// The rings are established.
     fn conclude_wiring(&mut self, round: Round, mut wiring: Wiring, out: &mut Out) {
         self.do_without(&mut wiring);
         if wiring.scope == Scope::Everybody {
@@ -438,7 +438,7 @@ impl Master {
         self.drop_optimization_of(round);
     }
 
-    /// Where a link is missing there is no mesh: the ring stands alone.
+    /// If a link is missing, there is no mesh, and the ring is used alone.
     fn do_without(&mut self, wiring: &mut Wiring) {
         let missing: BTreeSet<(PeerId, PeerId)> = wiring.missing().collect();
         self.unlinked.extend(missing.iter().copied().map(pair));
@@ -464,7 +464,7 @@ impl Master {
         }
     }
 
-    /// A member of a ring that stands is part of the run.
+    /// A member of an established ring is part of the run.
     fn accept(&mut self, peer: PeerId) {
         let Some(record) = self.record_mut(peer) else {
             return;
@@ -514,7 +514,7 @@ impl Master {
         }
     }
 
-    /// The present epoch if every ring and its sites are what they were and all groups share it; else the next.
+    /// The current epoch if every ring and its sites are unchanged and all groups share it, otherwise the next one.
     fn epoch_for(&self, wiring: &Wiring) -> Epoch {
         let unchanged = |(id, plan): (&GroupId, &PlannedRing)| {
             self.groups.get(id).is_some_and(|group: &GroupRecord| {
@@ -532,7 +532,7 @@ impl Master {
     }
 }
 
-/// What a peer in this state goes back to when an attempt is given up.
+/// The state to which a peer in this state returns if an attempt is given up.
 fn stake_in(state: ConnectionState) -> Stake {
     match state {
         ConnectionState::VoteAcceptNewPeers => Stake::Update,

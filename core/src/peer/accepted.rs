@@ -1,4 +1,4 @@
-//! A peer that is part of the run: which input goes where.
+//! A peer that is part of the run: dispatch of its inputs.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -21,31 +21,31 @@ pub(super) struct Accepted {
     pub(super) welcomed: Welcomed,
     pub(super) wiring: Wiring,
     pub(super) topology: Topology,
-    /// Was admitted, or was given another ring while it rests, and has called nothing since: its next
+    /// Whether the peer was admitted, or was given another ring while it rests, and has made no call since. Its next
     /// topology update is answered with that ring.
     pub(super) fresh: bool,
-    /// Was admitted and has voted for nothing since: its admission counts as its vote to update, so the
-    /// master may build another ring under it.
+    /// Whether the peer was admitted and has not voted since. Its admission counts as its vote to update, so the
+    /// master may build another ring with it.
     pub(super) rests: bool,
-    /// Bytes have moved since the last sign of life.
+    /// Whether bytes have moved since the last heartbeat.
     pub(super) moved: bool,
     pub(super) major: Option<OpenMajor>,
-    /// Who asks `are_peers_pending`.
+    /// The caller of `are_peers_pending`.
     pub(super) query: Option<Caller>,
     pub(super) tags: BTreeMap<Tag, OpenCollective>,
-    /// How many of these there may be.
+    /// Maximum number of them.
     pub(super) collectives_max: usize,
     pub(super) waiting: Waiting,
 }
 
-/// The one major call that is in flight, and whose it is.
+/// The one major call in flight, and its caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct OpenMajor {
     pub(super) caller: Caller,
     pub(super) what: Major,
 }
 
-/// A major call, and how far it is.
+/// A major call, and its progress.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Major {
     Update,
@@ -55,7 +55,7 @@ pub(super) enum Major {
 }
 
 impl OpenMajor {
-    /// Ends it without success: what was fetched is forgotten, and whoever waits is told why.
+    /// Ends it without success: fetched content is dropped, and the caller gets the reason.
     pub(super) fn fails(self, why: CallError, out: &mut Out) {
         let Self { caller, what } = self;
         let failed = match what {
@@ -159,8 +159,8 @@ impl Accepted {
         self.major = Some(OpenMajor { caller, what });
     }
 
-    /// Ends everything: what runs is stopped, and everything that waits for an answer is answered, in the order
-    /// of calls that may wait together.
+    /// Ends everything: running operations are stopped, and all waiting calls are answered, in the order of calls
+    /// that may wait together.
     pub(super) fn abandon(mut self, why: &CallError) -> Vec<PeerOutput> {
         let mut out = Vec::new();
         self.stop_plans(&mut out);

@@ -1,16 +1,15 @@
-//! Which calls may be made, which of them wait, and what a call leaves behind that is given up.
+//! Admission control: which calls may be made, which of them wait, and what a given-up call leaves behind.
 //!
-//! A call that is given up has no answer, but what it began goes on until the master ends it: a vote was
-//! cast, a plan runs. What such an abandoned operation stands in the way of waits for its end, and does not
-//! fail for a reason that its caller does not know.
+//! A given-up call gets no answer, but what it began continues until the master ends it: a vote was cast, or a plan
+//! runs. A call that conflicts with such an abandoned operation waits for its end. It does not fail for a reason that
+//! its caller does not know.
 //!
-//! Collectives wait for a second reason: a peer has at most
-//! [`collectives_max`](super::PeerConfig::collectives_max) of them in flight. They start in the order in which
-//! they were called. So peers that call the same ones in the same order never wait for each other in vain: of
-//! those that have not ended the one that was called first is in flight at all of them.
+//! Collectives wait for a second reason: a peer has at most [`collectives_max`](super::PeerConfig::collectives_max)
+//! of them in flight. They start in the order of their calls. So peers that call the same ones in the same order
+//! never deadlock: of the collectives that have not ended, the first one is in flight on all of them.
 //!
-//! **Invariant:** a call that waits is never refused later. Either one major call waits, or collectives do:
-//! while one does, the other is a mistake of the calling program.
+//! **Invariant:** a call that waits is never refused later. Either one major call waits, or collectives do; the other
+//! kind is then a usage error.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -26,11 +25,11 @@ use crate::id::{CallId, Tag};
 use crate::messages::ToMaster;
 use crate::shared_state::SyncVote;
 
-/// Whoever waits for an answer, until it gives its call up.
+/// The caller of an operation, until it gives up its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Caller(Option<CallId>);
 
-/// A call that excludes all others but `are_peers_pending`.
+/// A call that excludes all others except `are_peers_pending`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum MajorCall {
     Update,
@@ -38,15 +37,15 @@ pub(super) enum MajorCall {
     Sync(Box<SyncVote>),
 }
 
-/// Calls that wait until something else has ended.
+/// Calls that wait for the end of something else.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Waiting {
     Major(CallId, MajorCall),
-    /// In the order of the calls; perhaps none.
+    /// In the order of the calls. May be empty.
     Collectives(VecDeque<WaitingCollective>),
 }
 
-/// A collective that has not been voted for.
+/// A collective without a vote.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct WaitingCollective {
     call: CallId,
@@ -68,7 +67,7 @@ impl Caller {
         self.0.is_none()
     }
 
-    /// Whether it waited for this call.
+    /// Whether the operation was for this call, which is now given up.
     pub(super) fn gives_up(&mut self, call: CallId) -> bool {
         let is_meant = self.0 == Some(call);
         if is_meant {
@@ -77,7 +76,7 @@ impl Caller {
         is_meant
     }
 
-    /// Answers the call, if somebody waits for it.
+    /// Answers the call, unless it was given up.
     pub(super) fn is_told(self, how: Answer, out: &mut Out) {
         if let Some(call) = self.0 {
             answer(out, call, how);
@@ -86,7 +85,8 @@ impl Caller {
 }
 
 impl MajorCall {
-    /// Whether the answer to what runs answers this call as well. Two synchronizations vote for two contents.
+    /// Whether the answer to the running operation answers this call as well. Two synchronizations vote for two
+    /// contents.
     fn is_answered_by(&self, running: &Major) -> bool {
         match (self, running) {
             (Self::Update, Major::Update) | (Self::Optimize, Major::Optimize(_)) => true,
@@ -125,7 +125,7 @@ impl Waiting {
         major.into_iter().chain(collectives)
     }
 
-    /// Whether the call has waited here.
+    /// Whether the call waited here. Removes it.
     fn forget(&mut self, call: CallId) -> bool {
         match self {
             Self::Major(waiting, _) if *waiting == call => {
@@ -150,7 +150,7 @@ impl Waiting {
         }
     }
 
-    /// The collective that was called first of those whose tag is free.
+    /// The first collective in the order of the calls whose tag is free.
     fn next_collective(&mut self, is_free: impl Fn(Tag) -> bool) -> Option<WaitingCollective> {
         match self {
             Self::Major(..) => None,
@@ -161,7 +161,7 @@ impl Waiting {
         }
     }
 
-    /// Every call that waits is answered: the run has ended for this peer.
+    /// Answers every waiting call: the run has ended for this peer.
     pub(super) fn end(self, why: &CallError, out: &mut Out) {
         match self {
             Self::Major(call, what) => answer(out, call, what.kind().failed(why.clone())),
@@ -175,7 +175,7 @@ impl Waiting {
 }
 
 impl Accepted {
-    /// Takes a call: it starts, it waits, or it is refused as a mistake of the calling program.
+    /// Takes a call: it starts, it waits, or it is refused as a usage error.
     pub(super) fn called(&mut self, call: CallId, what: Call, out: &mut Out) {
         let taken = match &what {
             Call::Connect => Err(Usage::AlreadyConnected),
@@ -257,7 +257,7 @@ impl Accepted {
         Ok(())
     }
 
-    /// Starts what waits and has nothing in its way.
+    /// Starts waiting calls that nothing blocks any more.
     pub(super) fn start_waiting(&mut self, out: &mut Out) {
         if self.major.is_some() {
             return;
@@ -294,7 +294,7 @@ impl Accepted {
         }
     }
 
-    /// Nobody waits for this call any more.
+    /// The caller has given up this call.
     pub(super) fn given_up(&mut self, call: CallId, out: &mut Out) {
         if rule!(self.waiting.forget(call); WaitingCallNotForgotten => false) {
             return;

@@ -1,4 +1,4 @@
-//! The tags: vote to start, run, vote on the outcome, take the verdict.
+//! The tags: vote to start, run, vote on the outcome, verdict.
 
 use super::accepted::Accepted;
 use super::admission::Caller;
@@ -11,14 +11,14 @@ use crate::messages::{AbortCause, CollectiveRefusal, PlanOutcome, ToMaster, Verd
 use crate::plan::{Algorithm, Paths};
 use crate::states::CollectiveCommunicationState as State;
 
-/// One tag in use, and whose it is.
+/// One tag in use, and its caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct OpenCollective {
     pub(super) caller: Caller,
     pub(super) at: Collective,
 }
 
-/// How far a collective is.
+/// The progress of a collective.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Collective {
     VoteInitiate { spec: CollectiveSpec },
@@ -89,7 +89,7 @@ impl Accepted {
         send(out, vote);
     }
 
-    /// Ends a collective that its caller has given up, as far as this peer can.
+    /// Ends a collective whose caller has given it up, as far as this peer can.
     pub(super) fn cancel(&mut self, tag: Tag, out: &mut Out) {
         match self.tags.get(&tag).map(|open| &open.at) {
             Some(Collective::VoteInitiate { .. }) => send(out, ToMaster::Withdraw { tag }),
@@ -144,7 +144,7 @@ impl Accepted {
         Ok(())
     }
 
-    /// What runs, if these are the lengths of all participants, and among them its own.
+    /// The specification to run, if these are the lengths of all participants, this peer's own included.
     fn of_lengths(&self, spec: &CollectiveSpec, lengths: &Lengths) -> Option<CollectiveSpec> {
         if let Some((own, _)) = spec.kind.own_and_limit() {
             let ring = &self.topology.ring;
@@ -178,7 +178,7 @@ impl Accepted {
         has_root && is_laid_out && algorithm.is_possible(spec, world, paths)
     }
 
-    /// The data plane is done. Where the execution was ended meanwhile, that is no news.
+    /// The data plane has ended a plan. Ignored if the execution has ended meanwhile.
     pub(super) fn plan_ended(&mut self, seq: Seq, outcome: PlanOutcome, out: &mut Out) {
         let performing = self.tags.iter().find(|(_, open)| {
             rule!(open.at.performs(seq); RingEndOfAnotherTag => open.at.state() == State::Perform)

@@ -1,4 +1,4 @@
-//! Every way out of the run: what is stopped and who is answered.
+//! Every end of the membership: what is stopped, and which calls are answered.
 
 use super::io::{Answer, CallError, PeerOutput, PeerTimer};
 use super::joining::Registered;
@@ -6,9 +6,9 @@ use super::{Out, Peer, Stage, send};
 use crate::messages::ToMaster;
 
 impl Peer {
-    /// Ends this peer's part in the run: plans are stopped, fetched state is dropped, each open call
-    /// is answered with `why`, everything is closed. No verdict is made up: a collective whose
-    /// verdict had not arrived ends with `why`, even where its result was whole.
+    /// Ends the membership: plans are stopped, fetched state is dropped, each open call is answered with `why`, and
+    /// everything is closed. No verdict is assumed: a collective without a verdict ends with `why`, even if its
+    /// result was complete.
     pub(super) fn end(&mut self, why: CallError, out: &mut Out) {
         let stage = core::mem::replace(&mut self.stage, Stage::Gone(why.clone()));
         let was_connected = match stage {
@@ -37,7 +37,7 @@ impl Peer {
     }
 }
 
-/// Only who leaves on purpose says so; whoever else could be told has ended the connection itself.
+/// Only a peer that leaves on purpose sends a message. In all other cases the master has ended the connection itself.
 fn say_goodbye(why: &CallError, out: &mut Out) {
     if *why == CallError::Left {
         send(out, ToMaster::Leave);

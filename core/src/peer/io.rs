@@ -1,4 +1,4 @@
-//! What goes into the peer machine and what comes out.
+//! Inputs, outputs, calls, answers and configuration of the peer machine.
 
 use core::time::Duration;
 
@@ -20,264 +20,262 @@ use crate::shared_state::{SyncFailure, SyncPlan, SyncVote};
 use crate::site::SiteName;
 use crate::topology::{LaneFailure, LinkId, LinkOrder, Topology};
 
-/// A fact that happened to a peer.
+/// An event that the driver reports to a peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PeerInput {
-    /// The user called something.
+    /// The user made a call.
     Call {
-        /// Names the call until it is answered or given up. No other call that is open has this name.
+        /// The id of the call until it is answered or given up. No other open call may have the same.
         call: CallId,
-        /// What is called.
+        /// The call.
         what: Call,
     },
-    /// Nobody waits for this call any more: it has no answer. A collective is given up with it, and fails on
-    /// all peers unless it was committed; a vote that was cast stands. A call that is not open has been
-    /// answered meanwhile, which its caller cannot always know: nothing happens.
+    /// The caller has given up this call, so it gets no answer. If it is a collective, the collective is given up,
+    /// and fails on all peers unless it was committed. Any other vote remains cast. If the call was answered
+    /// meanwhile, nothing happens.
     GiveUp {
-        /// Which call.
+        /// The call.
         call: CallId,
     },
-    /// The user leaves the run. Every open call is answered by [`CallError::Left`], then
+    /// The user leaves the run. The peer answers every open call with [`CallError::Left`], and then orders
     /// [`PeerOutput::Close`].
     Leave,
-    /// The master said something.
+    /// The master sent a message.
     Message(ToPeer),
     /// The control connection ended.
     MasterDisconnected,
-    /// The master sent something that is not a message.
+    /// The master sent bytes that are not a message.
     MasterMisbehaved,
     /// All lanes of one link of [`PeerOutput::Establish`] are up, at this end.
     LinkUp {
         /// The round of the order.
         round: Round,
-        /// Which link.
+        /// The link.
         link: LinkId,
     },
     /// A lane of a link of [`PeerOutput::Establish`] that this end dials did not come up.
     LinkFailed {
         /// The round of the order.
         round: Round,
-        /// Which link.
+        /// The link.
         link: LinkId,
-        /// What happened.
+        /// The reason.
         failure: LaneFailure,
     },
-    /// Bytes of a collective, a transfer or a measurement have moved since this was said last. The driver
-    /// says so before it hands in [`PeerTimer::HeartbeatDue`].
+    /// Bytes of a collective, a transfer or a measurement have moved since the last such input. The driver reports it
+    /// before it reports [`PeerTimer::HeartbeatDue`].
     Moved,
-    /// A lane of a standing link ended or stalled, or one that is up and waits to become standing.
-    /// Comes before the [`PlanEnded`](Self::PlanEnded) of the collective that noticed it, so that the
-    /// vote on that collective carries it.
+    /// A lane of an established link, or of one that is up and waits to be established, ended or stalled. Report it
+    /// before the [`PlanEnded`](Self::PlanEnded) of the collective that noticed it, so that the vote on that
+    /// collective carries it.
     LinkBroke {
-        /// Which link.
+        /// The link.
         link: LinkId,
-        /// The round in which that lane was built: a late report about replaced lanes is ignored.
+        /// The round in which the lane was built. A late report about replaced lanes is ignored.
         built: Round,
     },
     /// The data plane has ended [`PeerOutput::RunPlan`].
     PlanEnded {
-        /// Which execution.
+        /// The execution.
         seq: Seq,
-        /// How.
+        /// The outcome.
         outcome: PlanOutcome,
     },
     /// The transfers of [`PeerOutput::MoveState`] are over at this end.
     TransfersEnded {
         /// The round of the plan.
         round: Round,
-        /// Everything was served, or arrived whole and right.
+        /// Whether all content was served, or arrived complete and correct.
         ok: bool,
-        /// Who could not be served, where somebody could not.
+        /// The peer that could not be served, if there is one.
         with: Option<PeerId>,
     },
-    /// One measurement of [`PeerOutput::Probe`] is there.
+    /// One measurement of [`PeerOutput::Probe`] has ended.
     Measured {
         /// The round of the order.
         round: Round,
-        /// Who received.
+        /// The receiver of the measured edge.
         to: PeerId,
-        /// What was found.
+        /// The measurement.
         measured: Measurement,
     },
-    /// The measurements of [`PeerOutput::Probe`] are over.
+    /// All measurements of [`PeerOutput::Probe`] are over.
     ProbesEnded {
         /// The round of the order.
         round: Round,
-        /// False: this peer could not measure at all.
+        /// Whether this peer could measure at all.
         ok: bool,
     },
-    /// The driver wants to know who has not made the calls that are open here. Before the welcome and after the end of
-    /// the run nobody is asked.
+    /// The driver asks which peers have not made the calls that are open here. Before the welcome and after the end
+    /// of the run the question is not sent.
     AskWhoIsAwaited,
-    /// A timer that was started has run out.
+    /// A timer ran out.
     TimerFired(PeerTimer),
 }
 
-/// What a user can ask a peer for. Each call is answered by exactly one [`Answer`], unless it is
-/// [given up](PeerInput::GiveUp): then by none.
+/// A call of the user. Each call gets exactly one [`Answer`], unless it is [given up](PeerInput::GiveUp): then it
+/// gets none.
 ///
-/// A call that is not possible ([`CallError::Usage`]), or that comes after the end of the run, is
-/// answered within the same [`handle`](super::Peer::handle), without effect. One that only calls which
-/// were given up stand in the way of waits until they have ended.
+/// If a call is not possible ([`CallError::Usage`]), or comes after the end of the run, it is answered in the same
+/// [`handle`](super::Peer::handle), without effect. If only given-up calls prevent it, it waits until they have
+/// ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Call {
-    /// Say hello and wait to be admitted. Answered by [`Answer::Connected`]. The connection to the
-    /// master is open already; its welcome has to come within
-    /// [`WELCOME_LIMIT`](super::WELCOME_LIMIT), an admission may take as long as the run likes.
+    /// Send the hello and wait to be admitted. Answered by [`Answer::Connected`]. The connection to the master must
+    /// be open already. The welcome must arrive within [`WELCOME_LIMIT`](super::WELCOME_LIMIT). Admission has no time
+    /// limit.
     Connect,
-    /// Admit newcomers, rebuild what is broken. Answered by [`Answer::TopologyUpdated`].
+    /// Admit newcomers, and rebuild broken links. Answered by [`Answer::TopologyUpdated`].
     ///
-    /// Where this is a peer's first call after [`Connect`](Self::Connect)
-    /// ([`ArePeersPending`](Self::ArePeersPending) apart), it is answered at once with the present
-    /// topology and nothing is sent: the update of the others that admitted the peer was this
-    /// iteration's update for it too. So one loop of update, synchronize, reduce serves old peers and
-    /// newcomers alike; a newcomer that voted here would wait for peers that already synchronize.
+    /// If it is the peer's first call after [`Connect`](Self::Connect), apart from
+    /// [`ArePeersPending`](Self::ArePeersPending), it is answered at once with the current topology, and nothing is
+    /// sent. The update of the others that admitted the peer was this iteration's update. So the same loop of update,
+    /// synchronize and reduce serves old peers and newcomers. If a newcomer voted here, it would wait for peers that
+    /// synchronize already.
     UpdateTopology,
-    /// Does anybody wait? Answered by [`Answer::PeersPending`].
+    /// Ask whether newcomers wait. Answered by [`Answer::PeersPending`].
     ArePeersPending,
-    /// Measure and choose better rings. Answered by [`Answer::TopologyOptimized`].
+    /// Measure the paths, and choose better rings. Answered by [`Answer::TopologyOptimized`].
     OptimizeTopology,
-    /// Bring the shared state to one content. Answered by [`Answer::Synchronized`], without any
-    /// [`PeerOutput::MoveState`] before it where all hold the same already.
+    /// Bring the shared state to one content. Answered by [`Answer::Synchronized`]. If all peers hold the same
+    /// content, no [`PeerOutput::MoveState`] comes before it.
     SyncSharedState(SyncVote),
-    /// Start a collective. Answered by [`Answer::CollectiveEnded`]. As many as
-    /// [`PeerConfig::collectives_max`] are in flight; others wait for their turn, in the order of the calls.
+    /// Start a collective. Answered by [`Answer::CollectiveEnded`]. At most [`PeerConfig::collectives_max`] are in
+    /// flight; further ones wait, and start in the order of their calls.
     Initiate {
-        /// The user's name for it.
+        /// The tag.
         tag: Tag,
-        /// What to compute.
+        /// The specification of the collective.
         spec: CollectiveSpec,
     },
 }
 
-/// What the driver has to do, in this order.
+/// An order to the driver. Carry orders out in sequence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PeerOutput {
     /// Send a message to the master.
     Send(ToMaster),
-    /// Tell the caller how its call ended.
+    /// Tell the caller the result of its call.
     Answer {
-        /// Which call.
+        /// The call.
         call: CallId,
-        /// How.
+        /// The result.
         answer: Answer,
     },
-    /// Connect links. Lanes of an earlier round that did not lead to
-    /// [`AdoptRing`](Self::AdoptRing) are to be dropped; standing links stay until then, also if the
-    /// same link is ordered here: the attempt may fail and another ring be chosen. An order without any
-    /// link only drops; it needs no answer.
+    /// Connect links. Drop lanes of an earlier round that did not lead to [`AdoptRing`](Self::AdoptRing). Keep
+    /// established links, even if the same link is ordered here: the attempt may fail, and another ring may be
+    /// chosen. An order without links only drops lanes, and needs no answer.
     Establish {
         /// The attempt.
         round: Round,
-        /// Each once.
+        /// The links, each once.
         links: Vec<LinkOrder>,
     },
-    /// This is the ring from here on. All lanes that are not named here are to be dropped.
+    /// From here on, use this ring. Drop all lanes that are not named here.
     AdoptRing {
         /// The ring.
         topology: Topology,
-        /// The links of this peer from here on, in the order of their names.
+        /// The links of this peer, in ascending order.
         links: Vec<AdoptedLink>,
     },
     /// Run this peer's plan; answer with [`PeerInput::PlanEnded`].
     RunPlan {
-        /// The call that it is for.
+        /// The call for which it runs.
         call: CallId,
-        /// The user's name for it.
+        /// The tag.
         tag: Tag,
         /// The number in the frames.
         seq: Seq,
-        /// What to compute. Its count is that of all contributions together, if these have different lengths.
+        /// The specification. If contributions have different lengths, its count is the sum of all of them.
         spec: CollectiveSpec,
-        /// How many elements each rank contributes; empty if all buffers have the same length.
+        /// Number of elements that each rank contributes. Empty if all buffers have the same length.
         lengths: Lengths,
-        /// How: by the [`Plan`](crate::plan::Plan) of this algorithm, for which there are all links.
+        /// The algorithm, which determines the [`Plan`](crate::plan::Plan). All links that it needs exist.
         algorithm: Algorithm,
     },
-    /// Frames of this execution are nobody's from here on: throw away those that are there and those that come
-    /// later. If this peer's plan still runs, give it up and restore the buffer; no report is
-    /// needed. Ordered once for each execution that has commenced here, also for one that this peer never
-    /// ran because its user had given it up.
+    /// Discard the frames of this execution, both those that are here and those that arrive later. If this peer's
+    /// plan still runs, stop it and restore the buffer; no report is needed. Ordered once for each execution that has
+    /// started here, even if this peer never ran it because its user had given it up.
     StopPlan {
-        /// Which execution.
+        /// The execution.
         seq: Seq,
     },
-    /// Serve or fetch shared state; answer with [`PeerInput::TransfersEnded`]. What arrives is kept
-    /// aside until [`CommitState`](Self::CommitState).
+    /// Serve or fetch shared state; answer with [`PeerInput::TransfersEnded`]. Keep fetched content aside until
+    /// [`CommitState`](Self::CommitState).
     MoveState {
-        /// The call that it is for.
+        /// The call for which it runs.
         call: CallId,
-        /// What to move.
+        /// The plan.
         plan: SyncPlan,
     },
-    /// Write what was fetched to the user's memory.
+    /// Write the fetched content to the user's memory.
     CommitState {
         /// The round of the plan.
         round: Round,
     },
-    /// Forget what was fetched.
+    /// Discard the fetched content.
     DropState {
         /// The round of the plan.
         round: Round,
     },
-    /// Measure these edges, all at the same time; answer with [`PeerInput::Measured`] for each on which this
-    /// peer sends, then [`PeerInput::ProbesEnded`]. What was ordered before is to be dropped.
+    /// Measure these edges, all at the same time. Answer with [`PeerInput::Measured`] for each edge on which this
+    /// peer sends, then with [`PeerInput::ProbesEnded`]. Drop earlier measurements.
     Probe {
         /// The rotation.
         round: Round,
-        /// On which lanes.
+        /// The edges, with their lanes.
         probes: Vec<LinkOrder>,
     },
-    /// Drop what was ordered to be measured and has not ended; no report is needed.
+    /// Drop the measurements that have not ended; no report is needed.
     StopProbes {
         /// The rotation.
         round: Round,
     },
-    /// What the master answers to [`PeerInput::AskWhoIsAwaited`]. Questions are answered in their order, as long as the
-    /// peer is in the run. A master that misbehaves may answer what was not asked.
+    /// The master's answer to [`PeerInput::AskWhoIsAwaited`]. Questions are answered in order, as long as the peer is
+    /// in the run. A misbehaving master may send an answer without a question.
     Awaited(Awaited),
-    /// Start the timer, or start it anew.
+    /// Start the timer, or restart it.
     StartTimer {
-        /// Which.
+        /// The timer.
         timer: PeerTimer,
-        /// How long.
+        /// The time after which it runs out.
         after: Duration,
     },
     /// Stop the timer.
     StopTimer(PeerTimer),
-    /// The peer is out of the run: close everything once what was sent has gone out. Nothing follows
-    /// but the answers to calls that come later.
+    /// The peer is out of the run: close everything after all messages have gone out. Only answers to later calls
+    /// follow.
     Close,
 }
 
 /// A link from here on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AdoptedLink {
-    /// Which link.
+    /// The link.
     pub link: LinkId,
-    /// Which lanes it is.
+    /// The lanes that it uses.
     pub lanes: AdoptedLanes,
 }
 
-/// Which lanes are a link from here on.
+/// The lanes that a link uses from here on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum AdoptedLanes {
-    /// Those that stand. What was connected for this link since is to be dropped.
+    /// The established ones. Drop lanes that were connected for this link since.
     Keep,
-    /// Those that were connected in this round, which are up. What stood before is to be dropped.
+    /// Those that were connected in this round, which are up. Drop the older ones.
     Use(Round),
 }
 
-/// Everything that a peer can be waiting for.
+/// The timers of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum PeerTimer {
-    /// Time to give the master a sign of life.
+    /// The next heartbeat to the master is due.
     HeartbeatDue,
-    /// The master has been silent for too long.
+    /// Nothing has arrived from the master for too long.
     MasterSilence,
 }
 
-/// How a call ended.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Answer {
     /// To [`Call::Connect`]: the peer is accepted.
@@ -290,107 +288,106 @@ pub enum Answer {
     TopologyOptimized(Result<Optimized, CallError>),
     /// To [`Call::SyncSharedState`].
     Synchronized(Result<Synchronized, CallError>),
-    /// To [`Call::Initiate`]. On every error that is not a [`CallError::Usage`] the driver leaves the
-    /// buffer as it was before the call, also where the plan had finished here: only a verdict makes
-    /// the result valid.
+    /// To [`Call::Initiate`]. On every error except [`CallError::Usage`] the driver restores the buffer to its
+    /// content before the call, even if the plan had finished on this peer: only a verdict makes the result valid.
     CollectiveEnded {
-        /// The user's name for it.
+        /// The tag.
         tag: Tag,
         /// The verdict, or why there was none.
         result: Result<Committed, CallError>,
     },
 }
 
-/// The group's ring is the best that was found.
+/// The outcome of an optimization: the group's ring is the best that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Optimized {
-    /// The ring that stands.
+    /// The established ring.
     pub topology: Topology,
-    /// What it was before, and what can be expected of both.
+    /// The ring before, and the estimates of both.
     pub report: RingReport,
 }
 
 /// The peer is part of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Joined {
-    /// Who it is.
+    /// The peer's id.
     pub peer: PeerId,
-    /// The first ring that it is in.
+    /// The first ring of which it is a member.
     pub topology: Topology,
 }
 
-/// The group's shared state is one.
+/// The group's shared state has one content.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Synchronized {
-    /// The revision that everybody holds.
+    /// The revision that all peers hold.
     pub revision: Revision,
-    /// What this peer fetched; empty where its content was the elected one.
+    /// The entries that this peer fetched. Empty if its content was the elected one.
     pub fetched: Vec<(EntryIndex, ContentHash)>,
 }
 
-/// The collective is committed, on every participant.
+/// The collective is committed on every participant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Committed {
-    /// Which execution.
+    /// The execution.
     pub seq: Seq,
-    /// Whose contributions the result holds, in ring order.
+    /// The peers whose contributions the result holds, in ring order.
     pub contributors: Vec<PeerId>,
 }
 
-/// Why a call did not do what it was asked for.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// A participant was lost, or a lane: the buffers are as they were. Call again.
+    /// A participant or a lane was lost. The buffers are unchanged. Call again.
     #[error("{tag} was aborted: {cause}; call again")]
     Aborted {
-        /// The collective.
+        /// The tag of the collective.
         tag: Tag,
-        /// Why.
+        /// The cause.
         cause: AbortCause,
     },
     /// The collective did not start.
     #[error("{tag} did not start: {reason:?}")]
     CollectiveRefused {
-        /// The collective.
+        /// The tag of the collective.
         tag: Tag,
-        /// Why.
+        /// The reason.
         reason: CollectiveRefusal,
     },
-    /// Another peer's call has precedence.
+    /// Another peer's call has precedence. Make that call first.
     #[error("{0}")]
     Conflict(Conflict),
-    /// The shared state was not synchronized; no content was changed.
+    /// The shared state was not synchronized. No content was changed.
     #[error("{0}")]
     SyncFailed(SyncFailure),
-    /// Measuring failed; the rings are as they were. Call again, later.
+    /// The measurement failed. The rings are unchanged. Call again later.
     #[error("the topology could not be optimized; the rings are as they were")]
     OptimizationFailed,
-    /// The master is gone, and this run with it for this peer. What was decided about open calls is
-    /// unknown; buffers are as they were. Join again and synchronize.
+    /// The master is lost, and with it this peer's membership. The outcome of open calls is unknown, and their
+    /// buffers are unchanged. Connect again and synchronize.
     #[error("lost the master")]
     MasterLost,
-    /// The master ended on purpose.
+    /// The master stopped on purpose.
     #[error("the master was stopped")]
     MasterStopped,
-    /// The master sent something that cannot be understood.
+    /// The master sent something that cannot be decoded.
     #[error("the master does not speak this protocol")]
     MasterMisbehaved,
-    /// The master would not have this peer.
+    /// The master refused this peer.
     #[error("the master refused this peer: {0}")]
     Refused(Refusal),
-    /// The master threw this peer out.
+    /// The master evicted this peer.
     #[error("kicked: {0}")]
     Kicked(Misdeed),
     /// The peer left on purpose.
     #[error("this peer has left the run")]
     Left,
-    /// The call is not possible here; nothing was sent.
+    /// The call is not possible in this state. Nothing was sent.
     #[error("{0}")]
     Usage(Usage),
 }
 
-/// A call that the calling program should not have made.
+/// A call that the program must not make in this state.
 #[derive(
     Clone,
     Copy,
@@ -406,42 +403,42 @@ pub enum CallError {
 )]
 #[non_exhaustive]
 pub enum Usage {
-    /// Connect comes first.
+    /// Connect first.
     #[error("not connected")]
     NotConnected,
-    /// Connect comes once.
+    /// The peer is connected already.
     #[error("already connected")]
     AlreadyConnected,
-    /// One major call at a time.
+    /// Another major call is open.
     #[error("another major operation is running")]
     Busy,
-    /// A collective is running; wait for its handle first.
+    /// A collective is running. Wait for its handle first.
     #[error("a collective is pending; wait for it first")]
     PendingCollectives,
-    /// The tag is in use.
+    /// A collective with this tag is open.
     #[error("{0} is already in use")]
     TagInUse(Tag),
-    /// A query is already waiting.
+    /// A query is open already.
     #[error("are_peers_pending is already waiting")]
     QueryPending,
 }
 
-/// What a peer has to know before it connects.
+/// The configuration of a peer, which it needs before it connects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PeerConfig {
-    /// The group it works in.
+    /// The group that it joins.
     pub group: GroupId,
-    /// The port where it accepts lanes.
+    /// The port on which it accepts lanes.
     pub port: u16,
-    /// The address where others reach it; `None`: the one that the master sees.
+    /// The address at which others reach it. `None`: the address that the master sees.
     pub advertise: Option<core::net::IpAddr>,
-    /// Lanes per ring edge that its transport would like.
+    /// Number of lanes per ring edge that its transport wants.
     pub lanes: u16,
-    /// The site that it is at.
+    /// The site of the peer.
     pub site: SiteName,
-    /// What its user calls it.
+    /// The name that its user gives it.
     pub name: PeerName,
-    /// How many collectives may be in flight; further calls wait for their turn. At least one, and at most
+    /// Maximum number of collectives in flight; further calls wait. At least one, and at most
     /// [`COLLECTIVES_MAX`](crate::wire::COLLECTIVES_MAX).
     pub collectives_max: u16,
 }

@@ -1,4 +1,4 @@
-//! Joining: hello, welcome, and waiting to be admitted; signs of life.
+//! Joining: hello, welcome, and waiting to be admitted; heartbeats.
 
 use alloc::collections::BTreeMap;
 use core::time::Duration;
@@ -13,10 +13,10 @@ use crate::messages::{Hello, ToMaster, ToPeer};
 use crate::topology::{Layout, Topology};
 use crate::wire::COLLECTIVES_MAX;
 
-/// How long a master may take to answer the hello. The limits that hold later come with its welcome.
+/// How long a master may take to answer the hello. Its welcome sets the later limits.
 pub const WELCOME_LIMIT: Duration = Duration::from_secs(10);
 
-/// Who the peer is, and how often the two ends show that they live.
+/// The peer's id, and the intervals of the heartbeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Welcomed {
     pub(super) peer: PeerId,
@@ -28,7 +28,7 @@ pub(super) struct Welcomed {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Registered {
     pub(super) welcomed: Welcomed,
-    /// Who waits to be admitted.
+    /// The caller that waits to be admitted.
     pub(super) caller: Caller,
     wiring: Wiring,
     collectives_max: usize,
@@ -139,7 +139,7 @@ impl Peer {
     }
 }
 
-/// Refuses a call of a peer that has connected and is not admitted.
+/// Refuses a call of a peer that has connected but is not admitted.
 fn call_before_admission(call: CallId, what: &Call, out: &mut Out) {
     let usage = match what {
         Call::Connect => Usage::AlreadyConnected,
@@ -153,7 +153,7 @@ fn call_before_admission(call: CallId, what: &Call, out: &mut Out) {
 }
 
 impl Welcomed {
-    /// `None`: not a welcome, or one whose numbers make no sense.
+    /// `None` if it is not a welcome, or has invalid numbers.
     fn from_welcome(message: &ToPeer) -> Option<Self> {
         let ToPeer::Welcome {
             peer,
@@ -170,7 +170,7 @@ impl Welcomed {
         })
     }
 
-    /// The master has shown that it lives.
+    /// Notes a sign of life of the master.
     pub(super) fn heard(&self, out: &mut Out) {
         let (timer, after) = (PeerTimer::MasterSilence, self.silence);
         out.push(rule!(
@@ -186,7 +186,7 @@ impl Welcomed {
         });
     }
 
-    /// `moved`: whether bytes have moved since the last sign of life.
+    /// `moved`: whether bytes have moved since the last heartbeat.
     pub(super) fn timer_fired(&self, timer: PeerTimer, moved: bool, out: &mut Out) -> Step {
         match timer {
             PeerTimer::HeartbeatDue => {
@@ -200,7 +200,7 @@ impl Welcomed {
 }
 
 impl Registered {
-    /// Returns the accepted peer once a ring stands.
+    /// Returns the accepted peer once a ring is established.
     pub(super) fn take(
         &mut self,
         input: PeerInput,

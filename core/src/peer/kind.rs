@@ -1,4 +1,4 @@
-//! Kinds of calls, and which answer each takes.
+//! Kinds of calls, and the kind of answer of each.
 
 use super::io::{Answer, Call, CallError};
 use crate::id::Tag;
@@ -21,7 +21,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The answer that says why a call of this kind was not carried out.
+    /// The answer that reports why a call of this kind failed.
     pub(super) const fn failed(self, why: CallError) -> Answer {
         match self {
             Self::Connect => Answer::Connected(Err(why)),
@@ -38,7 +38,7 @@ impl Kind {
 }
 
 impl Call {
-    /// Of which kind the call is.
+    /// The kind of the call.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self {
@@ -53,7 +53,7 @@ impl Call {
 }
 
 impl Answer {
-    /// To which kind of call it is the answer.
+    /// The kind of call that it answers.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self {
@@ -66,7 +66,7 @@ impl Answer {
         }
     }
 
-    /// Why the call has failed, if it has.
+    /// The error of the call, if it has failed.
     #[must_use]
     pub fn error(&self) -> Option<&CallError> {
         match self {

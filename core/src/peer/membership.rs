@@ -1,4 +1,4 @@
-//! The ring and who is in it: `update_topology`, other rings, `are_peers_pending`, calls that give way.
+//! The ring and its members: `update_topology`, other rings, `are_peers_pending`, calls that give way.
 
 use alloc::vec::Vec;
 
@@ -33,9 +33,9 @@ impl Accepted {
         Ok(())
     }
 
-    /// May the master build another ring under the peer? Whoever waits for others to make its call agrees
-    /// to that, and so does one that has called nothing, or has taken its call back. No ring is touched
-    /// while one of the peer's collectives runs on it, or while its shared state moves.
+    /// Whether the master may build another ring with this peer. A peer that waits for others to make its call
+    /// agrees, and so does a peer that has made no call, or has withdrawn its call. A ring does not change while one
+    /// of the peer's collectives runs on it, or while its shared state moves.
     fn waits_for_a_ring(&self) -> bool {
         match self.major.as_ref().map(|major| &major.what) {
             Some(Major::Update | Major::Optimize(_)) => true,

@@ -1,5 +1,5 @@
-//! The machine beside each training process: turns a user's calls into votes, and what the master
-//! says into orders for whoever moves the data.
+//! The machine beside each training process: it turns a user's calls into votes, and the master's messages into
+//! orders for the data plane.
 //!
 //! ```text
 //!             Call::Connect           Welcome            first TopologyEstablished
@@ -10,22 +10,22 @@
 //! | file | what it is for |
 //! |---|---|
 //! | `io` | inputs, outputs, calls, answers, configuration |
-//! | `joining` | hello, welcome, waiting to be admitted; signs of life |
-//! | `accepted` | a peer of the run: which input goes where |
+//! | `joining` | hello, welcome, waiting to be admitted; heartbeats |
+//! | `accepted` | dispatch of the inputs of an accepted peer |
 //! | `admission` | which calls may be made, which wait, and what a given-up call leaves behind |
 //! | `membership` | `update_topology`, other rings, `are_peers_pending`, calls that give way |
-//! | `wiring` | which ring edges stand, which are being connected, which are broken |
+//! | `wiring` | which ring edges are established, which are being connected, which are broken |
 //! | `collectives` | the tags: vote, run, vote, verdict |
 //! | `shared_state` | synchronizing |
 //! | `optimize` | measuring for a better ring |
-//! | `farewell` | every way out: what is stopped and who is answered |
-//! | `view` | what tests, the model and the logs may look at |
+//! | `farewell` | every end of the membership: what is stopped and which calls are answered |
+//! | `view` | the state that tests, the model and the logs may read |
 //!
-//! **Invariant:** every call is answered exactly once, unless it was given up: then it is not. A usage error
-//! comes within the same [`Peer::handle`], without anything sent or changed.
+//! **Invariant:** every call is answered exactly once, unless it was given up: then it is not answered. A usage error
+//! is returned in the same [`Peer::handle`], and nothing is sent or changed.
 //!
-//! **Invariant:** the only way out of the run is `farewell`; it stops what runs, answers what is open,
-//! and is never come back from.
+//! **Invariant:** `farewell` is the only end of the membership. It stops what runs and answers the open calls, and it
+//! is final.
 
 mod accepted;
 mod admission;
@@ -56,7 +56,7 @@ use accepted::Accepted;
 use admission::Caller;
 use joining::Registered;
 
-/// One peer's part of the protocol. The same inputs in the same order give the same outputs.
+/// The state machine of one peer. The same inputs in the same order give the same outputs.
 ///
 /// ```
 /// use pccl_core::id::{CallId, GroupId};
@@ -83,7 +83,7 @@ pub struct Peer {
     stage: Stage,
 }
 
-/// How far the peer is, with all that it knows there.
+/// The stage of the membership, with the state of that stage.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Stage {
     Unconnected,
@@ -93,10 +93,10 @@ enum Stage {
     Gone(CallError),
 }
 
-/// What `handle` appends to.
+/// The list to which `handle` appends.
 type Out = Vec<PeerOutput>;
 
-/// How an input was taken: the error is why the peer has to leave the run.
+/// The outcome of an input. The error is why the peer has to leave the run.
 type Step = Result<(), CallError>;
 
 impl Peer {
@@ -107,15 +107,15 @@ impl Peer {
         Self { config, stage }
     }
 
-    /// Applies one input and appends what is to be done, in order. Never fails: whatever ends the
-    /// run for this peer is told by the answers to its calls.
+    /// Applies one input, and appends the orders for the driver to `out`, in sequence. It cannot fail: if the run
+    /// ends for this peer, the answers to its calls say so.
     pub fn handle(&mut self, input: PeerInput, out: &mut Out) {
         if let Err(why) = self.take(input, out) {
             self.end(why, out);
         }
     }
 
-    /// What tests, the model and the logs may look at.
+    /// The state that tests, the model and the logs may read.
     #[must_use]
     pub fn view(&self) -> PeerView<'_> {
         PeerView::new(self)
@@ -151,12 +151,12 @@ fn answer(out: &mut Out, call: CallId, answer: Answer) {
     out.push(PeerOutput::Answer { call, answer });
 }
 
-/// Answers a call that was a mistake of the calling program; nothing else happens.
+/// Answers a call that the program must not make. Nothing else happens.
 fn misuse(call: CallId, what: &Call, usage: Usage, out: &mut Out) {
     answer(out, call, what.kind().failed(CallError::Usage(usage)));
 }
 
-/// Why a message ends the peer's part in the run, in a state where it should not have been sent.
+/// Why a message ends the membership, if it arrives in a state in which the master must not send it.
 fn out_of_place(message: &ToPeer) -> CallError {
     match message {
         ToPeer::Refused(refusal) => CallError::Refused(refusal.clone()),

@@ -1,7 +1,7 @@
 //! Measuring edges for a better ring.
 //!
-//! The master hands out one rotation of measurements after the other, and does not wait for ever: a newer
-//! order, another ring or the end of the optimization supersedes what has not ended.
+//! The master orders one rotation of measurements after the other, with a time limit for each. A newer order, another
+//! ring or the end of the optimization supersedes measurements that have not ended.
 
 use alloc::vec::Vec;
 
@@ -13,7 +13,7 @@ use crate::messages::ToMaster;
 use crate::paths::{Measurement, RingReport};
 use crate::topology::LinkOrder;
 
-/// How far an `optimize_topology` is.
+/// The progress of an `optimize_topology`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Optimization {
     Voted,
@@ -22,7 +22,7 @@ pub(super) enum Optimization {
 }
 
 impl Optimization {
-    /// May measurements of `round` be ordered? A newer round supersedes an older one.
+    /// Whether measurements of `round` may be ordered. A newer round supersedes an older one.
     fn precedes(self, round: Round) -> bool {
         match self {
             Self::Voted => true,
@@ -30,7 +30,7 @@ impl Optimization {
         }
     }
 
-    /// The rotation that is measured.
+    /// The rotation in progress.
     fn probing(self) -> Option<Round> {
         match self {
             Self::Probing { round } => Some(round),
@@ -65,7 +65,7 @@ impl Accepted {
         }
     }
 
-    /// The optimization, if this rotation is measured.
+    /// The optimization, if it measures this rotation.
     fn probing(&mut self, round: Round) -> Option<&mut Optimization> {
         let optimization = self.optimization_mut()?;
         Some(optimization).filter(|present| present.probing() == Some(round))
@@ -95,7 +95,7 @@ impl Accepted {
         }
     }
 
-    /// The master goes on without what is still being measured.
+    /// The master no longer needs the measurements that have not ended.
     pub(super) fn stop_probes(&mut self, out: &mut Out) {
         let Some(optimization) = self.optimization_mut() else {
             return;

@@ -1,4 +1,4 @@
-//! Synchronizing: moving what the master planned, writing it only when everybody has it.
+//! Synchronizing: moving shared state by the master's plan, and writing it only after all peers have it.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ use crate::id::{ContentHash, EntryIndex, PeerId, Revision, Round};
 use crate::messages::ToMaster;
 use crate::shared_state::{SyncFailure, SyncPlan, SyncRole};
 
-/// A plan that the data plane carries out.
+/// A plan that the data plane executes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct RunningPlan {
     round: Round,
@@ -21,17 +21,17 @@ pub(super) struct RunningPlan {
     reported: Option<Reported>,
 }
 
-/// What was reported of this peer's part.
+/// The report of this peer's part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Reported {
     Done,
-    /// It could not serve somebody, who may have what it asked for from others.
+    /// It could not serve a peer, which may have fetched from others.
     Unserved,
     Failed,
 }
 
 impl Reported {
-    /// Whether all of the group may still synchronize.
+    /// Whether the group may still succeed.
     fn may_succeed(self) -> bool {
         match self {
             Self::Done => true,
@@ -56,13 +56,13 @@ impl RunningPlan {
         }
     }
 
-    /// What was fetched is forgotten, unless it was when the caller gave up.
+    /// Drops the fetched content, unless that happened when the caller gave up.
     pub(super) fn dropped(&self, caller: Caller) -> Option<PeerOutput> {
         let round = self.round;
         (!caller.has_gone()).then_some(PeerOutput::DropState { round })
     }
 
-    /// Reports how the transfers have ended, once.
+    /// Reports the end of the transfers, once.
     fn report(&mut self, ok: bool, with: Option<PeerId>, out: &mut Out) {
         if self.reported.is_none() {
             self.reported = Some(match (ok, with) {
@@ -108,7 +108,7 @@ impl Accepted {
         }
     }
 
-    /// Its caller has given a synchronization up: what it moves fails, and nothing of it is kept.
+    /// The caller has given up a synchronization: its transfers fail, and nothing is kept.
     pub(super) fn leave_transfers(&mut self, out: &mut Out) {
         if let Some(plan) = self.running_plan() {
             let round = plan.round;
@@ -142,7 +142,7 @@ impl Accepted {
 }
 
 impl OpenMajor {
-    /// Whether a synchronization may end like this.
+    /// Whether a synchronization may end with this result.
     fn may_conclude(&self, round: Round, result: &Result<Revision, SyncFailure>) -> bool {
         let Major::Sync(plan) = &self.what else {
             return false;

@@ -1,4 +1,4 @@
-//! What tests, the model and the logs may look at.
+//! The state that tests, the model and the logs may read.
 
 use super::accepted::{Accepted, Major};
 use super::collectives::Collective;
@@ -10,29 +10,28 @@ use crate::messages::CallKind;
 use crate::states::CollectiveCommunicationState;
 use crate::topology::{BrokenLinks, Topology, WorldSizes};
 
-/// Looks into a [`Peer`] without changing it.
+/// Read access to a [`Peer`].
 #[derive(Clone, Copy, Debug)]
 pub struct PeerView<'a> {
     peer: &'a Peer,
 }
 
-/// How far a peer is.
+/// The stage of a peer's membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PeerPhase {
     /// `connect` was not called.
     Unconnected,
-    /// Has said hello.
+    /// It has sent its hello.
     AwaitingWelcome,
-    /// Known to the master, waiting to be admitted.
+    /// The master knows it, and it waits to be admitted.
     Registered,
-    /// Part of the run.
+    /// It is part of the run.
     Accepted,
-    /// Out of the run for good.
+    /// It is out of the run for good.
     Gone,
 }
 
-/// The calls that are in flight, those that were given up among them; collectives apart (see
-/// [`PeerView::tags`]).
+/// The calls in flight, given-up ones included, except for collectives (see [`PeerView::tags`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct OpenCalls {
     /// `connect`.
@@ -46,11 +45,11 @@ pub struct OpenCalls {
 /// One tag in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TagView {
-    /// The user's name for the collective.
+    /// The tag.
     pub tag: Tag,
-    /// What the peer is doing with it.
+    /// The state of the collective.
     pub state: CollectiveCommunicationState,
-    /// The execution, from its start on.
+    /// The execution, once it has started.
     pub seq: Option<Seq>,
 }
 
@@ -59,7 +58,7 @@ impl<'a> PeerView<'a> {
         Self { peer }
     }
 
-    /// How far the peer is.
+    /// The stage of the membership.
     #[must_use]
     pub fn phase(&self) -> PeerPhase {
         match &self.peer.stage {
@@ -71,13 +70,13 @@ impl<'a> PeerView<'a> {
         }
     }
 
-    /// Who the peer is, while it is registered or accepted.
+    /// The id of the peer, while it is registered or accepted.
     #[must_use]
     pub fn peer_id(&self) -> Option<PeerId> {
         self.welcomed().map(|welcomed| welcomed.peer)
     }
 
-    /// Whether it was admitted and has voted for nothing since: its admission counts as its vote to update.
+    /// Whether it was admitted and has not voted since, so that its admission counts as its vote to update.
     #[must_use]
     pub fn rests(&self) -> bool {
         match &self.peer.stage {
@@ -89,13 +88,13 @@ impl<'a> PeerView<'a> {
         }
     }
 
-    /// The ring that it is in, while it is accepted.
+    /// The ring of the peer, while it is accepted.
     #[must_use]
     pub fn topology(&self) -> Option<&'a Topology> {
         self.accepted().map(|accepted| &accepted.topology)
     }
 
-    /// World sizes at the epoch of the ring; all zero before the peer is accepted.
+    /// World sizes in the epoch of the ring. All zero before the peer is accepted.
     #[must_use]
     pub fn world_sizes(&self) -> WorldSizes {
         self.topology()
@@ -111,14 +110,14 @@ impl<'a> PeerView<'a> {
             .unwrap_or_default()
     }
 
-    /// Whether `update_topology` would be answered at once: the peer was admitted, or was given another
-    /// ring while it rests, and has called nothing since.
+    /// Whether `update_topology` would be answered at once: the peer was admitted, or was given another ring while it
+    /// rests, and has made no call since.
     #[must_use]
     pub fn is_fresh(&self) -> bool {
         self.accepted().is_some_and(|accepted| accepted.fresh)
     }
 
-    /// The calls that are in flight, collectives apart.
+    /// The calls in flight, except for collectives.
     #[must_use]
     pub fn open_calls(&self) -> OpenCalls {
         match &self.peer.stage {
@@ -135,7 +134,7 @@ impl<'a> PeerView<'a> {
         }
     }
 
-    /// The tags in use, in rising order.
+    /// The tags in use, in ascending order.
     pub fn tags(&self) -> impl Iterator<Item = TagView> + 'a {
         let tags = self.accepted().map(|accepted| accepted.tags.iter());
         tags.into_iter()

@@ -1,8 +1,7 @@
-//! Which links stand, which are being connected, and which have lost a lane.
+//! Which links are established, which are being connected, and which have lost a lane.
 //!
-//! Which lanes become a link is the master's decision: it names the round in which they were built. Both ends
-//! of a link are told the same round, so they use the same lanes, whatever else was connected in attempts that
-//! came to nothing.
+//! The master decides which lanes become a link: it names the round in which they were connected. Both ends of a link
+//! get the same round, so they use the same lanes, whatever else was connected in failed attempts.
 
 use alloc::vec::Vec;
 
@@ -15,10 +14,10 @@ use crate::topology::{
     BrokenLinks, BuiltLink, LaneFailure, Layout, LinkId, LinkOrder, Ring, Topology,
 };
 
-/// The links of a peer, and the last attempt to connect some anew.
+/// The links of a peer, and the last attempt to connect some of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Wiring {
-    /// In the order of their names.
+    /// In ascending order of the links.
     standing: Vec<Standing>,
     /// The last order, until a ring is adopted.
     attempt: Option<Attempt>,
@@ -47,7 +46,7 @@ struct Ordered {
     report: Report,
 }
 
-/// What was told to the master about an ordered link; each is reported once.
+/// The report about an ordered link. Each link is reported once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Report {
     Owed,
@@ -59,7 +58,7 @@ enum Report {
 pub(super) struct Adopted(Vec<AdoptedLink>);
 
 impl Adopted {
-    /// What the driver is told.
+    /// The order to the driver.
     pub(super) fn order(self, topology: Topology) -> PeerOutput {
         let Self(links) = self;
         PeerOutput::AdoptRing { topology, links }
@@ -74,8 +73,7 @@ impl Attempt {
 }
 
 impl Wiring {
-    /// Hands an order on, unless it is older than another that was taken: then it means nothing any
-    /// more.
+    /// Passes on an order, unless a newer one was taken before.
     pub(super) fn establish(
         &mut self,
         me: PeerId,
@@ -126,7 +124,7 @@ impl Wiring {
         }
     }
 
-    /// False: nothing is to be reported.
+    /// `false` if nothing is to be reported.
     fn report(&mut self, round: Round, link: LinkId, report: Report) -> bool {
         let attempt = self.attempt.as_mut().filter(|a| a.round == round);
         match attempt.and_then(|attempt| attempt.link_mut(link)) {
@@ -138,8 +136,8 @@ impl Wiring {
         }
     }
 
-    /// A lane ended. Lanes that are up and wait to become a link count as well: their end would
-    /// otherwise be forgotten by the time they are in use.
+    /// A lane ended. This includes lanes that are up and wait to become a link: otherwise their end would be
+    /// forgotten by the time they are used.
     pub(super) fn broke(&mut self, link: LinkId, built: Round) {
         let ended = BuiltLink { link, built };
         let ordered = self.attempt.as_mut().and_then(|a| a.link_mut(link));
@@ -155,7 +153,7 @@ impl Wiring {
         }
     }
 
-    /// Between this peer and which other ones of its ring there are links.
+    /// The links between this peer and the others of its ring.
     pub(super) fn reach(&self, ring: &Ring) -> Reach {
         let others = ring.world_size().saturating_sub(1);
         // All standing links are to members, at most one of each direction.
@@ -172,9 +170,9 @@ impl Wiring {
         BrokenLinks(broken.map(|standing| standing.lanes.link).collect())
     }
 
-    /// Makes `topology` the ring of `me`, with the lanes that the master names. A ring without `me`, sites of
-    /// another number of ranks, links that do not make this ring, or lanes that are not here, are nothing a master
-    /// says: `None`, and nothing has changed.
+    /// Adopts `topology` as the ring of `me`, with the lanes that the master names. `None`, without a change, if the
+    /// message is invalid: a ring without `me`, sites of another number of ranks, links that do not make this ring,
+    /// or lanes that are not here.
     pub(super) fn adopt(
         &mut self,
         me: PeerId,
@@ -196,7 +194,7 @@ impl Wiring {
         Some(Adopted(adopted.collect()))
     }
 
-    /// The lanes that are meant, and where they are. `None`: there are none.
+    /// The named lanes, and which ones they are. `None` if there are none.
     fn adopt_link(&self, meant: BuiltLink) -> Option<(Standing, AdoptedLanes)> {
         let mut standing = self.standing.iter();
         let kept = standing.find(|standing| standing.lanes == meant);
@@ -242,7 +240,7 @@ impl Ordered {
     }
 }
 
-/// Whether `me` is in the ring and these are links to members of it, those to its neighbours among them.
+/// Whether `me` is in the ring, and these are links to members of it, those to its neighbours included.
 fn makes_ring(layout: &Layout, ring: &Ring, me: PeerId) -> bool {
     let to_next = ring.next_of(me).map(LinkId::to);
     let from_previous = ring.previous_of(me).map(LinkId::from);

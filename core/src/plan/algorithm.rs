@@ -1,4 +1,4 @@
-//! Which algorithm a collective takes: the one place that decides it.
+//! Choosing the algorithm of a collective. No other place decides it.
 
 use core::fmt;
 
@@ -11,7 +11,7 @@ use crate::wire::{
     KNOWN_DIRECT_BUFFER_MAX, WHOLE_BUFFER_MAX,
 };
 
-/// Between which members of a group there are links.
+/// The links between the members of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Reach {
     /// From each rank to the next one.
@@ -23,23 +23,23 @@ pub enum Reach {
 /// The paths between the members of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Paths {
-    /// Between which members there are links.
+    /// The links between the members.
     pub reach: Reach,
-    /// Whether all members have one address, which is mostly one machine: latencies are next to nothing there, and
-    /// each message costs time of cores that all members share.
+    /// Whether all members have one address, which usually means one machine. Latencies are then negligible, and each
+    /// message costs time of cores that all members share.
     pub within_machine: bool,
-    /// From how many ranks on the [circulant](Pattern::Circulant) pattern is taken within a machine.
+    /// Minimum number of ranks for the [circulant](Pattern::Circulant) pattern within a machine.
     pub rounds_from: u32,
-    /// Whether the members are at several sites, and several of them at one.
+    /// Whether the members are at several sites, with several members at one of them.
     pub two_levels: bool,
-    /// Whether the ring is in the [order of the turns](super::is_in_order), so that a sum that is relayed goes around once.
+    /// Whether the ring is in the [order of the turns](super::is_in_order), so that a relayed sum goes around once.
     pub in_order: bool,
-    /// What is known of what they cost.
+    /// The known costs of the paths. `None` if they are not known.
     pub costs: Option<Costs>,
 }
 
 impl Paths {
-    /// In a world of two the ring is the mesh, and nothing is gained beyond it.
+    /// The links of the group. In a world of two the ring is the mesh, and a mesh brings no gain.
     const fn reach_of(self, world: u32) -> Reach {
         if world > 2 { self.reach } else { Reach::Ring }
     }
@@ -49,20 +49,20 @@ impl Paths {
     }
 }
 
-/// Of the whole buffer.
+/// Bytes of the whole buffer.
 fn bytes_of(spec: &CollectiveSpec) -> u64 {
     spec.count.saturating_mul(spec.element.size() as u64)
 }
 
-/// From whom to whom a buffer travels that all ranks get.
+/// How a buffer reaches all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Pattern {
     /// Around the ring, in N − 1 steps.
     Ring,
     /// From each rank to each other one: one latency, and N − 1 messages per rank.
     Mesh,
-    /// In ⌈log₂ N⌉ rounds, each with one message to one rank and one from another: what a rank has gathered in all
-    /// rounds before leaves in one message.
+    /// In ⌈log₂ N⌉ rounds, each with one message to one rank and one from another. The message has everything that
+    /// the sender has gathered in all earlier rounds.
     ///
     /// The distances between the two ranks of a round are ⌈N/2⌉, ⌈N/4⌉ and so on down to 1. The pattern is that of
     /// Träff, "Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms" (2024); its all-gather is that of
@@ -72,7 +72,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// Which links it needs.
+    /// The links that it needs.
     #[must_use]
     pub const fn reach(self) -> Reach {
         match self {
@@ -85,94 +85,97 @@ impl Pattern {
 /// How the contributions to a collective become its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Algorithm {
-    /// In chunks that are reduced on their way around the ring, and whose results are passed on: a
+    /// In chunks that are reduced on their way around the ring, and whose results are then forwarded: a
     /// reduce-scatter, followed by an all-gather.
     ///
-    /// A stripe has N chunks, one of each shard ([`Stripe::chunk`](super::Stripe::chunk)); chunk c starts its journey at rank
-    /// c + 1 and is finished by rank c. In step s, rank r sends chunk r − s − 1 to rank r + 1 and receives chunk
-    /// r − s − 2 from rank r − 1, all modulo N. In the first N − 1 steps what arrives is combined with the receiver's
-    /// own elements; in the last of these it becomes the result. In the N − 1 steps after them the result replaces the receiver's elements. What is sent
-    /// in step s + 1 is exactly what was received in step s, also across the change between the two. A reduce-scatter
-    /// is the first N − 1 steps; an all-gather is the others, and begins with each rank's own chunk.
+    /// A stripe has N chunks, one of each shard ([`Stripe::chunk`](super::Stripe::chunk)). Chunk c starts at rank c +
+    /// 1, and rank c completes it. In step s, rank r sends chunk r − s − 1 to rank r + 1, and receives chunk r − s −
+    /// 2 from rank r − 1, all modulo N. In the first N − 1 steps the receiver combines the arriving chunk with its
+    /// own elements; in the last of these the chunk becomes the result. In the other N − 1 steps the result replaces
+    /// the receiver's elements. A rank sends in step s + 1 exactly what it received in step s, also across the change
+    /// between the two halves. A reduce-scatter is the first N − 1 steps. An all-gather is the others, and begins
+    /// with each rank's own chunk.
     ///
     /// The algorithm is that of Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
     /// workstations" (2009). Every rank sends 2·(N − 1)/N of the buffer in all, which is the least possible.
     Ring,
     /// Along the ring, from the root to the rank before it: a broadcast.
     ///
-    /// The root sends the buffer, frame by frame, to the next rank; each rank sends what it receives to the next one
-    /// at once, and the rank before the root to nobody. Each byte passes each link but one once, in N − 1 latencies
-    /// and the time of one buffer.
+    /// The root sends the buffer, frame by frame, to the next rank. Each rank forwards a frame at once, except for
+    /// the rank before the root. Each byte passes each link but one once. It takes N − 1 latencies and the time of
+    /// one buffer.
     Chain,
-    /// Whole: each rank gets the contribution of each other one and adds them all by itself.
+    /// Whole: each rank receives the contributions of all other ranks, and adds them all by itself.
     ///
-    /// Over a mesh each rank sends its buffer to each other rank: in step s, rank r receives the contribution of
-    /// rank r − s − 1, modulo N, from that rank. Around a ring it is the all-gather of a ring: the same arrives
-    /// in step s from rank r − 1, and each rank passes on what it received. In the circulant pattern the
-    /// contribution of rank r + s + 1 arrives in step s, from whom it came to in an earlier round.
+    /// Over a mesh each rank sends its buffer to each other rank: in step s, rank r receives the contribution of rank
+    /// r − s − 1, modulo N, from that rank. On a ring it is an all-gather: in step s the same contribution arrives
+    /// from rank r − 1, and each rank forwards what it received. In the circulant pattern the contribution of rank r
+    /// + s + 1 arrives in step s, from a rank that received it in an earlier round.
     ///
-    /// A sum of floats depends on the order of its terms, and contributions arrive in another order at every
-    /// rank. So nothing is added as it arrives: every rank adds in the order of the [`Turns`](super::Turns), its own
-    /// contribution in its own turn.
+    /// A sum of floats depends on the order of its terms, and contributions arrive in a different order at every
+    /// rank. So a rank does not add on arrival: every rank adds in the order of the [`Turns`](super::Turns), its own
+    /// contribution included.
     ///
-    /// Every rank sends N − 1 buffers, in one latency over a mesh, ⌈log₂ N⌉ in the circulant pattern and N − 1
-    /// around a ring: the better choice if a step costs more than the bytes.
+    /// Every rank sends N − 1 buffers, with one latency over a mesh, ⌈log₂ N⌉ in the circulant pattern and N − 1 on a
+    /// ring. It is the better choice if a step costs more than the bytes.
     Whole(Pattern),
     /// Directly, over a mesh: a reduce-scatter in which each rank sends each other rank its part, followed by an
     /// all-gather in which each rank sends the result of its part to all others.
     ///
-    /// The buffer has N chunks, its shards ([`Stripe::chunk`](super::Stripe::chunk)); rank r combines chunk r. In step s of
-    /// the first N − 1, rank r receives chunk r of rank r − s − 1, modulo N, and keeps it. Once all are there it
-    /// adds them in the order of the [`Turns`](super::Turns), its own in its own turn. In the N − 1 steps after these
+    /// The buffer has N chunks, its shards ([`Stripe::chunk`](super::Stripe::chunk)); rank r combines chunk r. In
+    /// step s of the first N − 1, rank r receives chunk r of rank r − s − 1, modulo N, and keeps it. Once all have
+    /// arrived, it adds them in the order of the [`Turns`](super::Turns), its own included. In the other N − 1 steps
     /// it receives, in the same order, the result of chunk r − s − 1 from rank r − s − 1.
     ///
-    /// It sends as few bytes as [`Ring`](Self::Ring) does and takes two latencies in place of 2·(N − 1). The
-    /// order of the additions depends on nothing but who takes part. A reduce-scatter is the first N − 1 steps; an
-    /// all-gather is the others, and tells each rank's own chunk.
+    /// It sends as few bytes as [`Ring`](Self::Ring), and takes two latencies in place of 2·(N − 1). The order of the
+    /// additions depends only on the set of participants. A reduce-scatter is the first N − 1 steps. An all-gather is
+    /// the others, with each rank's own chunk.
     Direct,
-    /// In rounds, in the [circulant pattern](Pattern::Circulant): a reduce-scatter in ⌈log₂ N⌉ rounds, followed by
-    /// an all-gather in as many.
+    /// In rounds, in the [circulant pattern](Pattern::Circulant): a reduce-scatter in ⌈log₂ N⌉ rounds, followed by an
+    /// all-gather in as many rounds.
     ///
-    /// The buffer has N chunks, its shards ([`Stripe::chunk`](super::Stripe::chunk)); the result of chunk r is computed by
-    /// rank r. Let h be the number of a round, from 1, and s(h) = ⌈N / 2ʰ⌉. In round h of the reduce-scatter, rank r
-    /// sends what it has summed of the chunks r + s(h) to r + s(h − 1) − 1, modulo N, to rank r + s(h), each with
-    /// its own elements added: first these, then what has arrived, round by round. The rounds of the all-gather are
-    /// the same backwards: rank r sends the results of the chunks r to r + s(h − 1) − s(h) − 1 to rank r − s(h).
+    /// The buffer has N chunks, its shards ([`Stripe::chunk`](super::Stripe::chunk)); rank r computes the result of
+    /// chunk r. Let h be the number of a round, from 1, and s(h) = ⌈N / 2ʰ⌉. In round h of the reduce-scatter, rank r
+    /// sends its partial sums of the chunks r + s(h) to r + s(h − 1) − 1, modulo N, to rank r + s(h). Its own
+    /// elements are the first term of each; the arrivals follow round by round. The all-gather has the same rounds
+    /// backwards: rank r sends the results of the chunks r to r + s(h − 1) − s(h) − 1 to rank r − s(h).
     ///
-    /// It sends as few bytes as [`Ring`](Self::Ring) does, in 2·⌈log₂ N⌉ messages and latencies in place of
-    /// 2·(N − 1). The order of the additions depends on nothing but the ranks, and is another one for each chunk. A
-    /// reduce-scatter or an all-gather is one half of it.
+    /// It sends as few bytes as [`Ring`](Self::Ring), in 2·⌈log₂ N⌉ messages and latencies in place of 2·(N − 1). The
+    /// order of the additions depends only on the ranks, and differs between chunks. A reduce-scatter or an
+    /// all-gather is one half of it.
     Circulant,
-    /// In two levels, for ranks at several [sites](crate::site): inside each site, among the sites, and inside again.
+    /// In two levels, for ranks at several [sites](crate::site): inside each site, between the sites, and inside
+    /// again.
     ///
-    /// The buffer has N chunks, its shards ([`Stripe::chunk`](super::Stripe::chunk)); the result of chunk r is computed
-    /// by rank r. At each other site one rank is its gateway, and each member of a site is the gateway of as many
-    /// chunks of other sites, give or take one. Each rank sends each chunk to its gateway at the own site, which adds
-    /// the contributions of the site, in the order of the ranks, and sends their sum to rank r. That one adds the
-    /// contributions of its own site, in the order of the ranks, and then the sums of the others, in the order of the
-    /// sites. It sends the result to the other members of its site and to the gateways at the other sites, and they
-    /// send it to the other members there.
+    /// The buffer has N chunks, its shards ([`Stripe::chunk`](super::Stripe::chunk)); rank r computes the result of
+    /// chunk r. At each other site one rank is the gateway of the chunk. The members of a site are gateways of
+    /// equally many chunks of other sites, give or take one. Each rank sends each chunk to the gateway at its own
+    /// site. The gateway adds the contributions of the site, in the order of the ranks, and sends their sum to rank
+    /// r. Rank r adds the contributions of its own site, in the order of the ranks, and then the sums of the other
+    /// sites, in the order of the sites. It sends the result to the other members of its site and to the gateways at
+    /// the other sites, which send it to the other members there.
     ///
-    /// Each byte leaves a site once to be reduced, and enters each other site once as a result; all members have a
-    /// part of that. It takes two latencies between sites and two inside. A reduce-scatter ends at rank r, and an
-    /// all-gather begins there. With one site it is the same exchange as [`Direct`](Self::Direct), and so it is with
-    /// one rank at each.
+    /// Each byte leaves a site once to be reduced, and enters each other site once as a result; all members share
+    /// that work. It takes two latencies between sites and two inside. A reduce-scatter ends at rank r, and an
+    /// all-gather begins there. With one site, or with one rank at each site, it is the same exchange as
+    /// [`Direct`](Self::Direct).
     ///
-    /// That equal ranks of all sites exchange their parts at the same time, so that all ways out are used, is the scheme
-    /// of Singh et al., "The Big Send-off: High Performance Collectives on GPU-based Supercomputers" (2025). Gateways
-    /// that are dealt out in turn serve sites of unequal sizes, too.
+    /// Ranks of equal position at all sites exchange their parts at the same time, so that all uplinks are used. This
+    /// is the scheme of Singh et al., "The Big Send-off: High Performance Collectives on GPU-based Supercomputers"
+    /// (2025). Gateways are assigned in turn, so that the scheme also serves sites of unequal sizes.
     TwoLevel,
-    /// From turn to turn around the ring: additions in the order of the [`Turns`](super::Turns), whatever the ring, without
+    /// From turn to turn around the ring: additions in the order of the [`Turns`](super::Turns), on any ring, without
     /// a mesh.
     ///
-    /// The rank of the first turn sends its contribution to the next rank, frame by frame. A sum goes around the ring as
-    /// often as it has to until each rank has added its own contribution in its turn; ranks whose turn it is not pass it
-    /// on. The rank of the last turn completes it. The result goes around the ring once, or, in a reduce-scatter, each
-    /// chunk as far as its rank.
+    /// The rank of the first turn sends its contribution to the next rank, frame by frame. The sum goes around the
+    /// ring until each rank has added its own contribution in its turn; all other ranks forward it. The rank of the
+    /// last turn completes it. The result goes around the ring once, or, in a reduce-scatter, each chunk goes as far
+    /// as its rank.
     ///
-    /// If the sum goes around w times, each rank sends about w + 1 buffers, and it takes about (w + 1)·N latencies. If the
-    /// ring is in the order of the turns, w is 1, which costs no more bytes than [`Ring`](Self::Ring); in the worst case,
-    /// the reverse order, it is N − 1. Nothing is kept: of each element there is one sum at a time, at one rank.
+    /// If the sum goes around w times, each rank sends about w + 1 buffers, and it takes about (w + 1)·N latencies.
+    /// If the ring is in the order of the turns, w is 1, which costs no more bytes than [`Ring`](Self::Ring). In the
+    /// worst case, the reverse order, w is N − 1. No rank keeps terms: there is one sum of each element at a time, at
+    /// one rank.
     Relay,
 }
 
@@ -206,28 +209,30 @@ impl Algorithm {
         Self::Relay,
     ];
 
-    /// The algorithm that a collective takes in a world of so many, on these paths. The master asks here, and tells the
-    /// participants what it was told.
+    /// The algorithm of a collective in a world of `world` ranks, on these paths. The master calls it, and tells the
+    /// participants the result.
     ///
-    /// What the callers [wish](CollectiveSpec::algorithm) for, if the collective [can take](Self::is_possible) it. If they
-    /// wish for nothing, or for what cannot be: what takes the least time by what is known of the [`Costs`], the first in
-    /// the order of this type if there are several; of these, at most [`KNOWN_DIRECT_BUFFER_MAX`] bytes travel directly. That
-    /// is about paths between machines. If they are not known, or all members are within one machine, where messages cost
-    /// more than latencies, or contributions differ in length:
+    /// If the callers [request](CollectiveSpec::algorithm) an algorithm that [is possible](Self::is_possible), that
+    /// one. Otherwise, the one that takes the least time by the known [`Costs`], the first in the order of this type
+    /// if there are several. Of these, [`Direct`](Self::Direct) is limited to [`KNOWN_DIRECT_BUFFER_MAX`] bytes.
+    /// Costs concern paths between machines. If they are not known, if all members are within one machine, where
+    /// messages cost more than latencies, or if contributions differ in length:
     ///
-    /// - A buffer that may travel whole does so: over a mesh, within a machine in the circulant pattern from
-    ///   [so many](Paths::rounds_from) ranks on, and around a ring.
-    /// - Over a mesh of members at several sites, several of them at one, all else takes the two levels.
-    /// - Over another mesh a buffer of at most [`DIRECT_BUFFER_MAX`] bytes travels directly. Within a machine it takes the
-    ///   circulant pattern up to [`CIRCULANT_BUFFER_MAX`], and in worlds that are too small for rounds travels directly up
-    ///   to [`DIRECT_WITHIN_MACHINE_MAX`].
-    /// - All else takes the ring.
+    /// - A buffer that may be sent whole is: over a mesh, within a machine in the circulant pattern from [a
+    ///   number](Paths::rounds_from) of ranks on, and otherwise around a ring.
+    /// - Over a mesh of members at several sites, with several members at one of them, all other buffers take the two
+    ///   levels.
+    /// - Over any other mesh a buffer of at most [`DIRECT_BUFFER_MAX`] bytes is sent directly. Within a machine it
+    ///   takes the circulant pattern up to [`CIRCULANT_BUFFER_MAX`]; worlds that are too small for rounds send it
+    ///   directly up to [`DIRECT_WITHIN_MACHINE_MAX`].
+    /// - All other buffers take the ring.
     ///
-    /// What is [ordered](CollectiveSpec::ordered) takes what adds in the order of the peers: whole as above, in a world of
-    /// two the ring, over a mesh directly, and otherwise the relay. If the ring is in that order, the relay takes the place
-    /// of the ring: it sends about as much, and what is larger than above does not travel directly.
+    /// An [ordered](CollectiveSpec::ordered) collective takes an algorithm that adds in the order of the peers: whole
+    /// as above, in a world of two the ring, over a mesh direct, and otherwise the relay. If the ring is in that
+    /// order, the relay takes the place of the ring, because it sends about as much, and buffers above the limits are
+    /// not sent directly.
     ///
-    /// A broadcast takes the chain, and for a barrier, of which nothing travels, it is the ring.
+    /// A broadcast takes the chain. A barrier sends nothing, and its algorithm is the ring.
     #[must_use]
     pub fn of(spec: &CollectiveSpec, world: u32, paths: Paths) -> Self {
         let is_possible = |algorithm: &Self| algorithm.is_possible(spec, world, paths);
@@ -257,7 +262,7 @@ impl Algorithm {
         })
     }
 
-    /// The first that is possible of those that come into question for this size.
+    /// The first possible one of the candidates for this size.
     fn by_threshold(spec: &CollectiveSpec, world: u32, paths: Paths) -> Self {
         let in_rounds = paths.takes_rounds(world);
         let directly_max = match paths.within_machine {
@@ -288,16 +293,16 @@ impl Algorithm {
         first.unwrap_or(Self::Chain)
     }
 
-    /// Whether a collective can take it in a world of so many, on these paths.
+    /// Whether a collective can use this algorithm in a world of `world` ranks, on these paths.
     ///
-    /// What is quantized takes the ring or the chain. A buffer travels whole if it is of at most [`WHOLE_BUFFER_MAX`] bytes
-    /// and so small that those of all ranks fit into one frame ([`FRAME_PAYLOAD_MAX`]): a rank keeps them all until it
-    /// adds. In rounds one of at most [`CIRCULANT_BUFFER_MAX`] bytes travels, because a round is one message. Two levels
-    /// need several sites, and several members at one. In a world of two the ring is the mesh, and nothing is gained
-    /// beyond it.
+    /// A quantized collective takes the ring or the chain. A buffer is sent whole if it has at most
+    /// [`WHOLE_BUFFER_MAX`] bytes, and if the buffers of all ranks together fit in one frame ([`FRAME_PAYLOAD_MAX`]),
+    /// because a rank keeps them all until it adds. Rounds are limited to [`CIRCULANT_BUFFER_MAX`] bytes, because a
+    /// round is one message. Two levels need several sites, and several members at one of them. In a world of two the
+    /// ring is the mesh, and a mesh brings no gain.
     ///
-    /// What is [ordered](CollectiveSpec::ordered) is never quantized, and takes nothing but what adds in the order of the
-    /// peers. In a world of two the ring does, because it makes no difference which of two numbers is added to the other.
+    /// An [ordered](CollectiveSpec::ordered) collective is never quantized, and takes only algorithms that add in the
+    /// order of the peers. In a world of two the ring does, because a + b = b + a.
     #[must_use]
     pub fn is_possible(self, spec: &CollectiveSpec, world: u32, paths: Paths) -> bool {
         let bytes = bytes_of(spec);
@@ -326,7 +331,7 @@ impl Algorithm {
         self.carries(&spec.kind) && is_reached && fits && keeps_order
     }
 
-    /// Whether the order of its additions depends on nothing but who takes part.
+    /// Whether the order of its additions depends only on the set of participants.
     const fn adds_in_turns(self, world: u32) -> bool {
         match self {
             Self::Whole(_) | Self::Direct | Self::Relay => true,
@@ -335,7 +340,7 @@ impl Algorithm {
         }
     }
 
-    /// Whether a collective of this kind can take it.
+    /// Whether a collective of this kind can use it.
     #[must_use]
     pub const fn carries<Root>(self, kind: &CollectiveKind<Root>) -> bool {
         match (self, kind) {
@@ -389,7 +394,7 @@ impl Algorithm {
         }
     }
 
-    /// Which links it needs.
+    /// The links that it needs.
     #[must_use]
     pub const fn reach(self) -> Reach {
         match self {

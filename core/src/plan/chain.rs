@@ -1,4 +1,4 @@
-//! The plan of [`Algorithm::Chain`](super::Algorithm::Chain), which says what it is.
+//! The plan of [`Algorithm::Chain`](super::Algorithm::Chain), which documents it.
 
 use super::{Plan, Targets};
 
@@ -6,7 +6,7 @@ pub(super) fn is_root(plan: Plan<'_>, rank: u32) -> bool {
     plan.kind.root() == Some(&rank)
 }
 
-/// The root alone contributes.
+/// Only the root contributes.
 pub(super) fn contributions(plan: Plan<'_>) -> u32 {
     match is_root(plan, plan.rank) {
         true => plan.others().min(1),
@@ -14,7 +14,7 @@ pub(super) fn contributions(plan: Plan<'_>) -> u32 {
     }
 }
 
-/// The root alone has nothing to get.
+/// Only the root receives nothing.
 pub(super) fn steps(plan: Plan<'_>) -> u32 {
     match is_root(plan, plan.rank) {
         true => 0,

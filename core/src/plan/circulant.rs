@@ -1,16 +1,16 @@
-//! The plan of [`Algorithm::Circulant`](super::Algorithm::Circulant), and of what travels whole in the same
-//! pattern: they say what it is.
+//! The plan of [`Algorithm::Circulant`](super::Algorithm::Circulant), and of whole buffers in the same pattern. Both
+//! are documented there.
 //!
-//! A chunk has an *index* at each rank: that of chunk r + i, modulo N, is i at rank r. So the own chunk has index 0
-//! everywhere, and what a rank does depends on indices alone. Rounds have numbers from 1, as the reduce-scatter
-//! takes them; the all-gather takes them backwards.
+//! A chunk has an *index* at each rank: chunk r + i, modulo N, has index i at rank r. So the own chunk has index 0 at
+//! each rank, and the plan of a rank depends on indices only. Rounds have numbers from 1 in the order of the
+//! reduce-scatter; the all-gather takes them backwards.
 
 use core::ops::Range;
 
 use super::{Action, After, Contribution, Kept, Plan, Stripe, Target, Targets, forth};
 
-/// How far apart the two ranks of a round are: ⌈N / 2ʰ⌉. Also the least index of the chunks that move in it, at the
-/// rank that sends them in the reduce-scatter and gets them in the all-gather.
+/// The distance of the two ranks of a round: ⌈N / 2ʰ⌉. It is also the lowest index of the chunks of the round, at the
+/// rank that sends them in the reduce-scatter and receives them in the all-gather.
 pub(super) const fn distance(world: u32, round: u32) -> u32 {
     match 1_u64.checked_shl(round) {
         // It is at most `world`.
@@ -19,7 +19,7 @@ pub(super) const fn distance(world: u32, round: u32) -> u32 {
     }
 }
 
-/// How many chunks move in a round: at the other of its two ranks they have the indices below it.
+/// Number of chunks of a round. At the other one of its two ranks they have the indices below it.
 pub(super) const fn chunks_of(world: u32, round: u32) -> u32 {
     distance(world, round.saturating_sub(1)).saturating_sub(distance(world, round))
 }
@@ -29,15 +29,15 @@ const fn rounds(world: u32) -> u32 {
     u32::BITS - world.saturating_sub(1).leading_zeros()
 }
 
-/// The round in which the chunk of an index moves: to here in the all-gather, from here in the reduce-scatter.
-/// For the own chunk the one behind the last.
+/// The round of the chunk with an index: it arrives here in the all-gather, and leaves in the reduce-scatter. For the
+/// own chunk, the round after the last.
 fn round_of(world: u32, index: u32) -> u32 {
     let mut all = 1..=rounds(world);
     all.find(|round| distance(world, *round) <= index)
         .unwrap_or(rounds(world).saturating_add(1))
 }
 
-/// From this index on nothing arrives in the reduce-scatter: what leaves is the own contribution alone.
+/// From this index on nothing arrives in the reduce-scatter, and only the own contribution leaves.
 const fn first_alone(world: u32) -> u32 {
     world / 2
 }
@@ -46,7 +46,7 @@ fn chunk(plan: Plan<'_>, stripe: Stripe<'_>, index: u32) -> Range<u64> {
     stripe.chunk(forth(plan.world, plan.rank, index))
 }
 
-/// Where a chunk goes in the reduce-scatter. There, as many steps are over as chunks have moved in the rounds before.
+/// The target of a chunk in the reduce-scatter. The chunks of all earlier rounds are the steps before it.
 fn partial_to(plan: Plan<'_>, index: u32) -> Target {
     let round = round_of(plan.world, index);
     let distance = distance(plan.world, round);
@@ -61,7 +61,7 @@ fn steps_before(world: u32, round: u32) -> u32 {
     world.saturating_sub(distance(world, round.saturating_sub(1)))
 }
 
-/// Where a chunk goes in the all-gather, if there is one.
+/// The target of a chunk in the all-gather, if there is one.
 fn result_to(plan: Plan<'_>, index: u32) -> Targets<'static> {
     let round = round_of(plan.world, index);
     match plan.kind.gathers() {
@@ -112,7 +112,7 @@ pub(super) fn sums(plan: Plan<'_>) -> u32 {
     }
 }
 
-/// The sum of this number is that of the chunk of this index.
+/// Sum `index` is that of the chunk with this index.
 pub(super) fn kept(plan: Plan<'_>, stripe: Stripe<'_>, index: u32) -> Kept<'static> {
     let before = round_of(plan.world, index);
     let arrive = (1..before).filter(|round| index < chunks_of(plan.world, *round));
@@ -135,7 +135,7 @@ const fn is_gathered(plan: Plan<'_>, step: u32) -> bool {
     step >= first_gathered(plan) && plan.kind.gathers()
 }
 
-/// From whom a flow arrives, and the index of its chunk here.
+/// The sender of a flow, and the index of its chunk here.
 pub(super) fn source(plan: Plan<'_>, step: u32) -> (u32, u32) {
     let world = plan.world;
     if let Some(index) = step.checked_sub(first_gathered(plan))
@@ -149,7 +149,7 @@ pub(super) fn source(plan: Plan<'_>, step: u32) -> (u32, u32) {
     (super::back(world, plan.rank, distance(world, round)), index)
 }
 
-/// In which round of the reduce-scatter a step is, and of which index.
+/// The round and the index of a step of the reduce-scatter.
 fn summed(world: u32, step: u32) -> (u32, u32) {
     let mut all = (1..=rounds(world)).rev();
     let round = all.find(|round| steps_before(world, *round) <= step);
@@ -179,7 +179,7 @@ pub(super) fn arrival(
     (range, Action::Keep { sum: index, turn }, After::Nothing)
 }
 
-/// Where what arrives goes on.
+/// The targets to which an arrival is forwarded.
 pub(super) fn onward(plan: Plan<'_>, step: u32) -> Targets<'static> {
     let (_, index) = source(plan, step);
     match is_gathered(plan, step) {
@@ -188,7 +188,7 @@ pub(super) fn onward(plan: Plan<'_>, step: u32) -> Targets<'static> {
     }
 }
 
-/// Whether a message has own contributions of its sender alone, which no sum of the reduce-scatter precedes.
+/// Whether a message has only contributions of its sender, and no sum of the reduce-scatter.
 pub(super) fn is_sent_at_once(plan: Plan<'_>, step: u32) -> bool {
     if is_gathered(plan, step) {
         return !plan.kind.reduces() && gathered_at_once(plan, step);
@@ -197,24 +197,24 @@ pub(super) fn is_sent_at_once(plan: Plan<'_>, step: u32) -> bool {
     distance(plan.world, round) >= first_alone(plan.world)
 }
 
-/// Whether a message of an all-gather alone has the own chunk of its sender alone.
+/// Whether a message of a separate all-gather has only the own chunk of its sender.
 pub(super) fn gathered_at_once(plan: Plan<'_>, step: u32) -> bool {
     let round = round_of(plan.world, gathered(step));
     chunks_of(plan.world, round) == 1
 }
 
-/// The index of the chunk that arrives in a step of an all-gather alone.
+/// The index of the chunk that arrives in a step of a separate all-gather.
 pub(super) const fn gathered(step: u32) -> u32 {
     step.saturating_add(1)
 }
 
-/// Who sends what arrives in a step of an all-gather alone.
+/// The sender of a step of a separate all-gather.
 pub(super) fn gathered_from(plan: Plan<'_>, step: u32) -> u32 {
     let round = round_of(plan.world, gathered(step));
     forth(plan.world, plan.rank, distance(plan.world, round))
 }
 
-/// Where the chunk of an index goes on in an all-gather alone.
+/// The targets of the chunk with an index in a separate all-gather.
 pub(super) fn gathered_to(plan: Plan<'_>, index: u32) -> Targets<'static> {
     let round = round_of(plan.world, index);
     Targets::rounds((plan.world, plan.rank), index, round, 0)

@@ -1,54 +1,55 @@
-//! What a collective costs by each algorithm, between machines: the time of its latencies, and that of its bytes.
+//! The cost of a collective between machines, by algorithm: the time of its latencies, and that of its bytes.
 //!
-//! It is the model of Hockney, in which a message of n bytes takes α + n·β, as Thakur, Rabenseifner and Gropp apply it
-//! to collectives ("Optimization of Collective Communication Operations in MPICH", 2005), with the measured latency and
-//! rate of the slowest path of each kind. Levels and frames of a streaming collective overlap, so bytes on different paths
-//! count once: those of the slower one. What a processor does for a byte is small beside a path between machines, and
-//! what it does for a message is [`MESSAGE_NS`].
+//! It is Hockney's model, in which a message of n bytes takes α + n·β, as Thakur, Rabenseifner and Gropp apply it to
+//! collectives ("Optimization of Collective Communication Operations in MPICH", 2005), with the measured latency and
+//! rate of the slowest path of each kind. Levels and frames of a streaming collective overlap, so of bytes on
+//! different paths only those of the slower path count. The processor time of a byte is negligible beside a path
+//! between machines, and that of a message is [`MESSAGE_NS`].
 
 use super::{Algorithm, Pattern};
 use crate::element::{CollectiveKind, CollectiveSpec};
 use crate::paths::{FRAME_BYTES, Measurement, RingEstimate};
 
-/// What a message costs its sender and its receiver together, in nanoseconds of a processor.
+/// Processor time of a message at its sender and its receiver together, in nanoseconds.
 pub(super) const MESSAGE_NS: u128 = 10_000;
 
-/// Bytes that several ranks send to one at the same time take so many percent of what one sender needs, because their
-/// packets meet in one queue. Measured with four peers and 64 MiB: 111 to 119 with a round trip of 10 ms, about 100 with
-/// 100 ms.
+/// If several ranks send to one at the same time, their bytes take this percentage of the time of one sender, because
+/// their packets meet in one queue. Measured with four peers and 64 MiB: 111 to 119 with a round trip of 10 ms, about
+/// 100 with 100 ms.
 const MEETING_PERCENT: u128 = 112;
 
-/// What is known of the paths of one kind.
+/// The costs of paths of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathCosts {
-    /// The slowest path, and the longest way.
+    /// The lowest rate and the longest round trip of these paths.
     pub slowest: Measurement,
-    /// What the member that is the worst off reaches over its best path: all of a member's paths together carry as much.
+    /// The rate of the slowest member on its best path. All paths of a member together carry as much.
     pub member_bytes_per_s: u64,
 }
 
-/// What is known of the paths between the members of a group.
+/// The costs of the paths between the members of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Costs {
-    /// Of the ring, as it stands.
+    /// The estimate of the established ring.
     pub ring: RingEstimate,
-    /// The latencies of its edges together, in nanoseconds.
+    /// The sum of the latencies of its edges, in nanoseconds.
     pub ring_latency_ns: u64,
-    /// Between members of one site. If nobody knows of sites, between all. If no site has two members, as `far`.
+    /// Between members of one site. If sites are not known, between all members. If no site has two members, as
+    /// `far`.
     pub near: PathCosts,
-    /// Between members of different sites. If nobody knows of sites, as `near`.
+    /// Between members of different sites. If sites are not known, as `near`.
     pub far: PathCosts,
     /// Number of sites.
     pub sites: u32,
-    /// Members of the smallest site.
+    /// Number of members of the smallest site.
     pub site_members_min: u32,
 }
 
-/// Bytes that leave a rank over paths of one kind.
+/// Bytes that a rank sends over paths of one kind.
 #[derive(Clone, Copy)]
 struct Bytes {
     all: u128,
-    /// Of them, those that take one path.
+    /// Those of them that take one path.
     on_a_path: u128,
 }
 
@@ -60,13 +61,13 @@ struct Load {
     near_latencies: u128,
     far: Bytes,
     near: Bytes,
-    /// Messages that leave it.
+    /// Messages that the rank sends.
     messages: u128,
 }
 
 impl Costs {
-    /// How long a collective takes by an algorithm that it can take, in nanoseconds. The votes before and after it, which
-    /// are the same whatever the algorithm, are not counted.
+    /// The estimated time of a collective by an algorithm that it can use, in nanoseconds. It excludes the votes
+    /// before and after, which are the same for every algorithm.
     ///
     /// ```
     /// use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
@@ -125,9 +126,9 @@ impl Costs {
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
-    /// So many steps around the ring, of a chunk of so many bytes each. A chunk takes the latencies of all edges on its way,
-    /// in the mean of all chunks, and follows its first frame. The slowest edge has to carry each chunk of each step, and
-    /// the last byte then takes its latency.
+    /// This many steps around the ring, with a chunk of this many bytes each. A chunk takes the latencies of all
+    /// edges on its way, in the mean of all chunks, and follows its first frame. The slowest edge has to carry each
+    /// chunk of each step, and the last byte then takes its latency.
     fn around(&self, world: u32, steps: u128, bytes: u128) -> u128 {
         if steps == 0 {
             return 0;
@@ -143,7 +144,7 @@ impl Costs {
         of_slowest.max(of_chunk) + steps * MESSAGE_NS
     }
 
-    /// Of the slowest edge of the ring: one between sites, each of which is entered once, or any.
+    /// The latency of the slowest edge of the ring: one between sites, each of which is entered once, or any.
     fn last_latency(&self, world: u32) -> u128 {
         let edges = match self.sites {
             0 | 1 => world.max(1),
@@ -153,15 +154,15 @@ impl Costs {
         of_edge.min(self.far.latency_ns())
     }
 
-    /// As a ring takes it that is in no order: a sum goes around half as often as there are ranks, the result once more,
-    /// and all of that streams.
+    /// The cost on a ring that is in no order: a sum goes around half as often as there are ranks, the result once
+    /// more, and all of that streams.
     fn relayed(&self, world: u32, bytes: u128) -> u128 {
         let laps = u128::from(world.div_ceil(2)) + 1;
         let streamed = transfer(laps * bytes, self.ring.bytes_per_s);
         self.around(world, laps * u128::from(world), 0) + streamed
     }
 
-    /// What goes to all others alike, over as many paths at once as messages leave.
+    /// Messages to all others, over as many paths at the same time as there are messages.
     fn spread(&self, world: u32, latencies: u128, bytes: u128, messages: u128) -> u128 {
         let others = u128::from(world.saturating_sub(1)).max(1);
         let (inside, far_latencies, near_latencies) = match self.sites {
@@ -186,7 +187,7 @@ impl Costs {
         })
     }
 
-    /// Of a member of the smallest site, which has the most to carry.
+    /// The load of a member of the smallest site, which is the highest.
     fn in_two_levels(&self, kind: CollectiveKind, world: u32, bytes: u128) -> Load {
         let world = u128::from(world.max(1));
         let members = u128::from(self.site_members_min.max(1));
@@ -237,7 +238,7 @@ impl PathCosts {
     }
 }
 
-/// In nanoseconds.
+/// The transfer time in nanoseconds.
 fn transfer(bytes: u128, bytes_per_s: u64) -> u128 {
     bytes.saturating_mul(1_000_000_000) / u128::from(bytes_per_s.max(1))
 }

@@ -1,11 +1,11 @@
-//! How a buffer is cut.
+//! Cutting a buffer into shards, stripes, chunks and frames.
 //!
 //! A buffer is divided into *shards*, one for each rank, and each shard is cut into as many *chunks* as there are
-//! *stripes*, at most one for each lane: chunk i of every shard makes up stripe i ([`Stripe::chunk`]). What is not divided
-//! among the ranks is cut into stripes directly ([`Stripe::whole`]). What travels of a stripe is cut into frames, all of
-//! which take the same lane of an edge, which the sender chooses. All parts are balanced: lengths differ by at most one
-//! element, longer parts first; parts may be empty. An exception are shards of given lengths
-//! ([`Shards::of_lengths`]), which may have any.
+//! *stripes*, at most one for each lane: chunk i of all shards together is stripe i ([`Stripe::chunk`]). A buffer
+//! that is not divided among the ranks is cut into stripes directly ([`Stripe::whole`]). A stripe is cut into frames,
+//! all of which take the same lane of an edge; the sender chooses it. All parts are balanced: their lengths differ by
+//! at most one element, longer parts come first, and parts may be empty. The exception are shards of given lengths
+//! ([`Shards::of_lengths`]).
 
 use alloc::vec::Vec;
 use core::iter::successors;
@@ -15,12 +15,12 @@ use crate::element::ElementType;
 use crate::id::PeerId;
 use crate::lengths::Lengths;
 
-/// A stripe shorter than this costs more in frames than another lane brings.
+/// Minimum number of bytes of a stripe. A shorter stripe costs more in frames than another lane gains.
 pub const STRIPE_BYTES_MIN: u64 = 512 * 1024;
 
-/// How many stripes a buffer of `count` elements is cut into: at most one per lane, each of at least
-/// `least` bytes, and one in any case. Every peer comes to the same number, as `count`, `element` and
-/// `lanes` are the same on all, and `least` is [`STRIPE_BYTES_MIN`].
+/// Number of stripes of a buffer of `count` elements: at most one per lane, each of at least `least` bytes, and at
+/// least one. All peers compute the same number, because `count`, `element` and `lanes` are the same on all, and
+/// `least` is [`STRIPE_BYTES_MIN`].
 #[must_use]
 pub fn stripes_for(count: u64, element: ElementType, lanes: u16, least: u64) -> u16 {
     let bytes = count.saturating_mul(element.size() as u64);
@@ -28,7 +28,7 @@ pub fn stripes_for(count: u64, element: ElementType, lanes: u16, least: u64) -> 
     worthwhile.min(lanes).max(1)
 }
 
-/// How a buffer is divided among the ranks: which elements each one has.
+/// The division of a buffer among the ranks: the elements of each rank.
 ///
 /// ```
 /// use pccl_core::id::PeerId;
@@ -47,7 +47,7 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// Of a buffer of `count` elements, in the order of the ranks.
+    /// Shards of a buffer of `count` elements, in the order of the ranks.
     #[must_use]
     pub fn of_ranks(count: u64, world: u32) -> Self {
         let shard = |rank| part(&(0..count), u64::from(world), u64::from(rank));
@@ -57,8 +57,8 @@ impl Shards {
         }
     }
 
-    /// Of a buffer of `count` elements among these peers, which are listed by rank, in the order of their numbers: who
-    /// has which shard depends on who takes part, and not on the ring.
+    /// Shards of a buffer of `count` elements, in the order of the peers' ids. The peers are listed by rank. So the
+    /// shard of a peer depends on the set of participants, and not on the ring.
     #[must_use]
     pub fn of_peers(count: u64, ranks: &[PeerId]) -> Self {
         let mut sorted = ranks.to_vec();
@@ -73,7 +73,7 @@ impl Shards {
         }
     }
 
-    /// Shards of these lengths, in the order of the ranks. `None`: their sum does not fit into a `u64`.
+    /// Shards of these lengths, in the order of the ranks. `None` if their sum does not fit in a `u64`.
     #[must_use]
     pub fn of_lengths(lengths: &Lengths) -> Option<Self> {
         let mut count = 0_u64;
@@ -86,19 +86,19 @@ impl Shards {
         Some(Self { count, by_rank })
     }
 
-    /// The shard of a rank. Empty for one that does not exist.
+    /// The shard of a rank. Empty if there is no such rank.
     #[must_use]
     pub fn of_rank(&self, rank: u32) -> Range<u64> {
         let shard = self.by_rank.get(rank as usize);
         shard.cloned().unwrap_or(self.count..self.count)
     }
 
-    /// All of them, by rank.
+    /// All shards, by rank.
     pub fn by_rank(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.by_rank.iter().cloned()
     }
 
-    /// The stripe of this number, of so many.
+    /// Stripe `number` of `stripes`.
     #[must_use]
     pub const fn stripe(&self, stripes: u16, number: u16) -> Stripe<'_> {
         Stripe {
@@ -118,13 +118,14 @@ pub struct Stripe<'a> {
 }
 
 impl Stripe<'_> {
-    /// Its elements of the shard of a rank, as positions in the whole buffer. Empty if there is no such rank or stripe.
+    /// The elements of the stripe in the shard of a rank, as positions in the whole buffer. Empty if there is no such
+    /// rank or stripe.
     #[must_use]
     pub fn chunk(self, rank: u32) -> Range<u64> {
         self.of(&self.shards.of_rank(rank))
     }
 
-    /// Its elements of a buffer that is not divided among the ranks. Empty if there is no such stripe.
+    /// The elements of the stripe of a buffer that is not divided among the ranks. Empty if there is no such stripe.
     #[must_use]
     pub fn whole(self) -> Range<u64> {
         self.of(&(0..self.shards.count))
@@ -135,7 +136,7 @@ impl Stripe<'_> {
     }
 }
 
-/// Part `index` of `parts` balanced parts; the remainder goes to the first ones, an element each.
+/// Part `index` of `parts` balanced parts. The first parts get one element of the remainder each.
 fn part(whole: &Range<u64>, parts: u64, index: u64) -> Range<u64> {
     let length = whole.end.saturating_sub(whole.start);
     let (Some(base), Some(longer)) = (length.checked_div(parts), length.checked_rem(parts)) else {
@@ -145,8 +146,7 @@ fn part(whole: &Range<u64>, parts: u64, index: u64) -> Range<u64> {
     start_of(index)..start_of(index.saturating_add(1))
 }
 
-/// How many whole elements of `element_size` bytes a frame of at most `frame_bytes_max` bytes holds: at
-/// least one.
+/// Number of whole elements of `element_size` bytes in a frame of at most `frame_bytes_max` bytes, at least one.
 #[must_use]
 pub const fn frame_elements(element_size: usize, frame_bytes_max: usize) -> u64 {
     match frame_bytes_max.checked_div(element_size) {
@@ -155,12 +155,11 @@ pub const fn frame_elements(element_size: usize, frame_bytes_max: usize) -> u64 
     }
 }
 
-/// Cuts a range into frames, in order: each of `frame_max`, the last one what is left. An empty range
-/// has no frames. The unit is the range's: elements (see [`frame_elements`]), or bytes where
-/// `frame_max` is so many whole elements.
+/// Cuts a range into frames of `frame_max`, in order; the last frame has the rest. An empty range has no frames. The
+/// unit is that of the range: elements (see [`frame_elements`]), or bytes if `frame_max` is a multiple of the element
+/// size.
 ///
-/// It is the rank that contributes a chunk, or a buffer that travels whole, who cuts it; all others
-/// forward its frames as they are.
+/// Only the rank that contributes a chunk, or a whole buffer, cuts it. All others forward its frames unchanged.
 pub fn frames(range: Range<u64>, frame_max: u64) -> impl Iterator<Item = Range<u64>> + Clone {
     let frame_at = move |start: u64| {
         let end = start.saturating_add(frame_max.max(1)).min(range.end);

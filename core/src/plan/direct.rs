@@ -1,4 +1,4 @@
-//! The plan of [`Algorithm::Direct`](super::Algorithm::Direct), which says what it is.
+//! The plan of [`Algorithm::Direct`](super::Algorithm::Direct), which documents it.
 
 use core::ops::Range;
 
@@ -12,7 +12,7 @@ pub(super) fn steps(plan: Plan<'_>) -> u32 {
     }
 }
 
-/// To be reduced each rank gets its own chunk, to be gathered all get that of this rank.
+/// In a reduce each rank gets its own chunk; in a gather all ranks get the chunk of this rank.
 pub(super) fn contribution(plan: Plan<'_>, stripe: Stripe<'_>, nth: u32) -> Contribution {
     let to = plan.target(nth, nth);
     let chunk = match plan.kind.reduces() {

@@ -1,38 +1,38 @@
-//! What a plan consists of: what a rank contributes, what arrives, what is kept, and where each of them goes.
+//! The parts of a plan: contributions, arrivals, kept sums, and their targets.
 
 use core::ops::Range;
 
 use super::two_level::{self, Seat};
 use super::{back, circulant, forth};
 
-/// Where frames go.
+/// A target of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// Over the link to this rank.
+    /// The rank. Frames take the link to it.
     pub rank: u32,
-    /// The number of the step, which frames carry: the receiver knows by it which flow they are of.
+    /// The step number that the frames carry. The receiver identifies the flow by it.
     pub step: u32,
 }
 
-/// Where a flow goes: to no rank, one, or several, each at most once.
+/// The targets of a flow: no rank, one, or several, each at most once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Targets<'a>(Left<'a>);
 
-/// What is left of targets.
+/// The remaining targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum Left<'a> {
     #[default]
     None,
     One(Target),
-    /// The ranks that follow at these distances, under steps that grow with them.
+    /// The ranks that follow at these distances, under increasing steps.
     Following {
         world: u32,
         rank: u32,
         distances: (u32, u32),
         step: u32,
     },
-    /// A chunk of the all-gather in rounds, which is the one of this index here, in the rounds before this one. The
-    /// steps of the all-gather follow the first.
+    /// A chunk of the all-gather in rounds, which has this index here, in the rounds before this one. The steps of
+    /// the all-gather follow the first.
     Rounds {
         world: u32,
         rank: u32,
@@ -40,7 +40,7 @@ enum Left<'a> {
         before: u32,
         first: u32,
     },
-    /// Whom a rank of two levels tells the result of a shard, from this number on.
+    /// The ranks to which a rank of two levels sends the result of a shard, from this number on.
     Told {
         seat: Seat<'a>,
         reduces: bool,
@@ -56,7 +56,7 @@ impl<'a> Targets<'a> {
         Self(Left::One(target))
     }
 
-    /// All others, the next rank first, under the steps from `step` on.
+    /// All other ranks, the next one first, under the steps from `step` on.
     pub(super) const fn all_others(world: u32, rank: u32, step: u32) -> Self {
         Self(Left::Following {
             world,
@@ -66,7 +66,7 @@ impl<'a> Targets<'a> {
         })
     }
 
-    /// Those that get a chunk in the rounds of an all-gather before this one.
+    /// The ranks that get a chunk in the rounds of an all-gather before this one.
     pub(super) const fn rounds(
         (world, rank): (u32, u32),
         index: u32,
@@ -82,7 +82,7 @@ impl<'a> Targets<'a> {
         })
     }
 
-    /// Those that a rank of two levels tells the result of a shard.
+    /// The ranks to which a rank of two levels sends the result of a shard.
     pub(super) const fn told(seat: Seat<'a>, reduces: bool, shard: u32) -> Self {
         let nth = 0;
         Self(Left::Told {
@@ -152,97 +152,97 @@ impl Iterator for Targets<'_> {
     }
 }
 
-/// What a rank sends of its own elements.
+/// A part of its own elements that a rank sends.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Contribution {
-    /// Elements of the buffer. They may be none; then no frame is sent.
+    /// Elements of the buffer. If the range is empty, no frame is sent.
     pub range: Range<u64>,
-    /// Where they go.
+    /// Its target.
     pub to: Target,
 }
 
-/// Terms of a sum that are kept until all of them are here, and then added.
+/// A sum whose terms are kept until all of them have arrived, and then added.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kept<'a> {
-    /// Elements of the buffer: these of each term.
+    /// Elements of the buffer, the same of each term.
     pub range: Range<u64>,
-    /// How many terms there are, the own contribution among them.
+    /// Number of terms, the own contribution included.
     pub terms: u32,
-    /// When the own contribution is added, from 0.
+    /// The turn in which the own contribution is added, from 0.
     pub own_turn: u32,
-    /// Whether the sum is the result: then it is written there, and an average divided. Else it lacks
-    /// contributions, and just goes on.
+    /// Whether the sum is the result. If so, it is written to the buffer, and an average is divided. If not, it lacks
+    /// contributions, and is only sent.
     pub is_result: bool,
-    /// Where the sum goes.
+    /// The targets of the sum.
     pub told: Targets<'a>,
 }
 
-/// A flow that arrives.
+/// An arriving flow.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Arrival<'a> {
-    /// The number of its step, from 0 without gaps; frames carry it.
+    /// The step number, from 0 without gaps. Frames carry it.
     pub step: u32,
     /// The rank that sends it.
     pub from: u32,
-    /// Elements of the buffer. They may be none; then no frame arrives.
+    /// Elements of the buffer. If the range is empty, no frame arrives.
     pub range: Range<u64>,
     /// What to do with it.
     pub action: Action,
-    /// What has to be done with an element before it may be overwritten.
+    /// What must have happened to an element before it may be overwritten.
     pub after: After,
-    /// Where it goes on, as it is once the action is done.
+    /// The targets to which it is forwarded after the action.
     pub onward: Targets<'a>,
-    /// Whether it tells, byte by byte, how far contributions have come that left alone: it is what became of the own one,
-    /// or of that of the next rank, which is of the same length but for an element.
+    /// Whether the arrival shows, byte by byte, how far earlier contributions of this rank have come: it is the
+    /// result of its own contribution, or of that of the next rank, whose length differs by at most one element.
     pub comes_back: bool,
-    /// Whether its sender sends it as soon as it begins, without waiting for what others send. If it does not come, its
-    /// sender or the link is to blame, and nobody behind them.
+    /// Whether its sender sends it at the start, without waiting for other ranks. If it does not arrive, its sender
+    /// or the link is to blame, and no rank behind them.
     pub sent_at_once: bool,
 }
 
-/// What to do with what arrives.
+/// What to do with an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// The own contribution is added to it. The sum goes on; nothing is written to the result.
+    /// Add the own contribution. The sum is forwarded, and nothing is written to the buffer.
     Combine,
-    /// The own contribution is the last that it lacks: once that is added, and an average divided by the
-    /// number of contributors, it is the result, and is written there.
+    /// Add the own contribution, which is the last one, and divide an average by the number of contributors. Write
+    /// the result to the buffer.
     Finish,
-    /// As [`Finish`](Self::Finish), but the result is that of another rank: it goes on, and is not written.
+    /// As [`Finish`](Self::Finish), but the result is that of another rank: it is forwarded, and not written.
     Complete,
-    /// It is the result, and is written there.
+    /// It is the result: write it to the buffer.
     Copy,
-    /// It is nothing to this rank, and goes on as it came.
+    /// Forward it unchanged. This rank does not use it.
     Pass,
-    /// It is a term of a sum, which is kept until all of its terms are here. Then all are added, the own
-    /// contribution among them, in the order of their turns, and go where the [sum](Kept) goes. What arrived goes
-    /// on as it came.
+    /// It is a term of a sum: keep it until all terms have arrived. Then add all of them, the own contribution
+    /// included, in the order of their turns, and send the sum to the targets of the [sum](Kept). The arrival itself
+    /// is forwarded unchanged.
     Keep {
-        /// Of which sum, by its number in [`Plan::kept`](super::Plan::kept).
+        /// The sum, by its number in [`Plan::kept`](super::Plan::kept).
         sum: u32,
-        /// When it is added, from 0.
+        /// The turn in which it is added, from 0.
         turn: u32,
     },
 }
 
-/// What has to be done with each element of a flow before it is overwritten. A neighbour that sends too early
-/// would otherwise destroy a contribution that is still needed. Frames of different steps alternate, so it is
-/// each element for which this counts, not the flow.
+/// What must have happened to each element before an arrival overwrites it. Otherwise a neighbour that sends too
+/// early would destroy a contribution that is still needed. Frames of different steps may alternate, so the condition
+/// holds for each element, not for the whole flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum After {
     /// Nothing.
     Nothing,
-    /// The same element has left, as a part of the own contribution of this number, from 0 in the order of
-    /// [`Plan::contributions`](super::Plan::contributions): what arrives is its result.
+    /// The same element was sent, as part of the own contribution of this number (from 0, in the order of
+    /// [`Plan::contributions`](super::Plan::contributions)). The arrival is its result.
     Contribution(u32),
     /// The same element has arrived in this step.
     Arrival(u32),
-    /// The same element was added in the sum of this number: what arrives is its result.
+    /// The same element was added to the sum of this number. The arrival is its result.
     Sum(u32),
 }
 
 impl Action {
-    /// Whether the result is written, at the place of what arrives.
+    /// Whether the result is written at the range of the arrival.
     #[must_use]
     pub const fn writes_result(self) -> bool {
         match self {
@@ -251,7 +251,7 @@ impl Action {
         }
     }
 
-    /// Whether the own contribution is added to what arrives.
+    /// Whether the own contribution is added to the arrival.
     #[must_use]
     pub const fn adds(self) -> bool {
         match self {
@@ -260,7 +260,7 @@ impl Action {
         }
     }
 
-    /// Whether all contributions are in the sum, once the own one is added: then an average is divided.
+    /// Whether the sum holds all contributions once the own one is added. An average is then divided.
     #[must_use]
     pub const fn completes(self) -> bool {
         match self {

@@ -1,15 +1,15 @@
-//! The plan of [`Algorithm::Relay`](super::Algorithm::Relay), which says what it is.
+//! The plan of [`Algorithm::Relay`](super::Algorithm::Relay), which documents it.
 //!
-//! Sums go around the ring in *laps*, which begin and end at the rank whose turn is the first. A stripe travels in
-//! *parts*: to be gathered as one, to be scattered as the chunk of each rank. A rank counts its steps lap by lap, and in
-//! each of them part by part. Behind the last turn the parts are results. The chunk whose home is the farthest from there
-//! is the first part, so that each rank gets the first parts only, and no step is left out.
+//! Sums go around the ring in *laps*, which begin and end at the rank of the first turn. A stripe is sent in *parts*:
+//! one part for a gather, one chunk per rank for a scatter. A rank counts its steps lap by lap, and within a lap part
+//! by part. After the last turn the parts are results. The first part is the chunk whose home is farthest from there,
+//! so that each rank gets only the first parts, and no step is left out.
 
 use core::ops::Range;
 
 use super::{Action, After, Contribution, Plan, Stripe, Targets, back, forth};
 
-/// A step: in which of the rank's passages, and of which part.
+/// A step: the number of the rank's passage, and the part.
 #[derive(Clone, Copy)]
 struct Passage {
     lap: u32,
@@ -33,13 +33,13 @@ const fn parts(plan: Plan<'_>) -> u32 {
     }
 }
 
-/// How far a rank is behind that of the first turn.
+/// How far a rank is behind the rank of the first turn.
 fn behind_first(plan: Plan<'_>, rank: u32) -> u32 {
     let (first, _) = plan.ends();
     back(plan.world, rank, first)
 }
 
-/// How far it is behind that of the last turn.
+/// How far a rank is behind the rank of the last turn.
 fn behind_last(plan: Plan<'_>, rank: u32) -> u32 {
     let (_, last) = plan.ends();
     back(plan.world, rank, last)
@@ -49,7 +49,7 @@ fn is_first(plan: Plan<'_>) -> bool {
     behind_first(plan, plan.rank) == 0
 }
 
-/// In how many of its passages a rank gets sums. In what arrives after these, results.
+/// Number of passages in which a rank receives sums. In the later ones it receives results.
 fn with_sums(plan: Plan<'_>) -> u32 {
     let (_, last) = plan.ends();
     let (own, of_last) = (behind_first(plan, plan.rank), behind_first(plan, last));
@@ -57,7 +57,7 @@ fn with_sums(plan: Plan<'_>) -> u32 {
     plan.lap(last).saturating_add(in_last_lap)
 }
 
-/// How many results a rank gets.
+/// Number of results that a rank receives.
 fn results(plan: Plan<'_>) -> u32 {
     match (behind_last(plan, plan.rank), plan.kind.gathers()) {
         (0, _) => 0,
@@ -75,7 +75,7 @@ pub(super) fn steps(plan: Plan<'_>) -> u32 {
     }
 }
 
-/// The rank of the first turn alone contributes; the others add.
+/// Only the rank of the first turn contributes; the others add.
 pub(super) fn contributions(plan: Plan<'_>) -> u32 {
     match is_first(plan) && plan.others() > 0 {
         true => parts(plan),
@@ -90,7 +90,7 @@ pub(super) fn contribution(plan: Plan<'_>, stripe: Stripe<'_>, nth: u32) -> Cont
     }
 }
 
-/// Whose chunk a part is.
+/// The rank of a part's chunk.
 fn home(plan: Plan<'_>, part: u32) -> u32 {
     let (_, last) = plan.ends();
     forth(plan.world, last, plan.others().saturating_sub(part))
@@ -108,7 +108,7 @@ fn is_result_here(plan: Plan<'_>, part: u32) -> bool {
     plan.kind.gathers() || home(plan, part) == plan.rank
 }
 
-/// When the own contribution is added. The rank of the first turn adds nothing.
+/// The turn of the own contribution. The rank of the first turn adds nothing.
 fn own_turn(plan: Plan<'_>) -> Option<u32> {
     (!is_first(plan)).then(|| plan.lap(plan.rank))
 }
@@ -154,7 +154,7 @@ pub(super) fn arrival(
     (range(plan, stripe, passage.part), action, after)
 }
 
-/// What arrives goes on around the ring, but for a result that is at home, or has been everywhere.
+/// An arrival is forwarded around the ring, unless it is a result that is at home or has been everywhere.
 pub(super) fn onward(plan: Plan<'_>, step: u32) -> Targets<'static> {
     let passage = Passage::of(plan, step);
     let has_been_everywhere = behind_last(plan, plan.rank) == plan.others();

@@ -1,6 +1,6 @@
-//! The plan of [`Algorithm::Ring`](super::Algorithm::Ring), which says what it is.
+//! The plan of [`Algorithm::Ring`](super::Algorithm::Ring), which documents it.
 //!
-//! Steps are counted as in an all-reduce: a reduce-scatter is its first phase alone, an all-gather its second.
+//! Steps are counted as in an all-reduce: a reduce-scatter has only its first phase, an all-gather only its second.
 
 use core::cmp::Ordering;
 use core::ops::Range;
@@ -29,7 +29,8 @@ pub(super) fn contributions(plan: Plan<'_>) -> u32 {
     steps(plan).min(1)
 }
 
-/// The chunk that starts here: to be reduced, that of the previous rank, where it ends; to be gathered, the own one.
+/// The chunk that starts here. In a reduce it is that of the previous rank, where it ends; in a gather it is the own
+/// one.
 pub(super) fn contribution(plan: Plan<'_>, stripe: Stripe<'_>) -> Range<u64> {
     stripe.chunk(match plan.kind.reduces() {
         true => rule!(plan.previous(); ScatteredOneShort if !plan.kind.gathers() => plan.rank),
@@ -66,8 +67,7 @@ fn action(plan: Plan<'_>, step: u32) -> Action {
     }
 }
 
-/// The chunk that a rank copies in step s it has combined in step s − N, except for the one that started at
-/// it.
+/// A rank copies in step s the chunk that it has combined in step s − N, except for the chunk that started at it.
 const fn after(plan: Plan<'_>, step: u32) -> After {
     if !plan.kind.reduces() {
         return After::Nothing;

@@ -1,4 +1,4 @@
-//! In which order contributions are added, if the order is that of the peers and not that of the ring.
+//! The order of additions, if it is that of the peers and not that of the ring.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::back;
 use crate::id::PeerId;
 
-/// Whether each peer but one is followed by one of a higher id around this ring, which is listed by rank.
+/// Whether each peer but one is followed by a peer of a higher id on this ring, which is listed by rank.
 ///
 /// ```
 /// use pccl_core::id::PeerId;
@@ -22,8 +22,8 @@ pub fn is_in_order(ranks: &[PeerId]) -> bool {
     descents.count() <= 1
 }
 
-/// When the contribution of each rank is added: in the order of the peers' ids. It depends on who takes part, and not on
-/// the ring.
+/// The turn in which the contribution of each rank is added: the order of the peers' ids. It depends on the set of
+/// participants, and not on the ring.
 ///
 /// ```
 /// use pccl_core::id::PeerId;
@@ -45,13 +45,13 @@ pub struct Turns {
 struct Turn {
     /// From 0.
     number: u32,
-    /// How often whoever goes around the ring from turn to turn, beginning at the first, has been back at the first or
-    /// beyond it before this turn.
+    /// How often a walk around the ring from turn to turn, which starts at the first, has reached or passed the first
+    /// again before this turn.
     lap: u32,
 }
 
 impl Turns {
-    /// Those of these peers, which are listed by rank.
+    /// The turns of these peers, which are listed by rank.
     #[must_use]
     pub fn of_peers(ranks: &[PeerId]) -> Self {
         let mut sorted: Vec<(PeerId, u32)> = ranks.iter().copied().zip(0..).collect();
@@ -76,7 +76,7 @@ impl Turns {
         }
     }
 
-    /// When the contribution of a rank is added, from 0. A rank that does not exist has the turn of its number.
+    /// The turn of a rank, from 0. A rank that does not exist has the turn of its own number.
     #[must_use]
     pub fn of_rank(&self, rank: u32) -> u32 {
         let turn = self.by_rank.get(rank as usize);
@@ -87,7 +87,7 @@ impl Turns {
         self.by_rank.get(rank as usize).map_or(0, |turn| turn.lap)
     }
 
-    /// The ranks whose turns are the first and the last.
+    /// The ranks of the first and the last turn.
     pub(super) const fn ends(&self) -> (u32, u32) {
         (self.first, self.last)
     }

@@ -1,10 +1,10 @@
-//! The plan of [`Algorithm::TwoLevel`](super::Algorithm::TwoLevel), which says what it is.
+//! The plan of [`Algorithm::TwoLevel`](super::Algorithm::TwoLevel), which documents it.
 //!
-//! The rank of a shard is its *home*. At each other site one rank is its *gateway*: the shards of the other ranks are
-//! dealt out to the members of a site in turn, in ascending order, so all members have as many, give or take one. The home
-//! is the gateway at its own site.
+//! The rank of a shard is its *home*. At each other site one rank is its *gateway*. The shards of the other ranks are
+//! assigned to the members of a site in turn, in ascending order, so that all members have as many, give or take one.
+//! The home is the gateway at its own site.
 //!
-//! Steps come in three parts: contributions to the shards that this rank is the gateway of, its own shard first;
+//! Steps come in three parts: contributions to the shards of which this rank is the gateway, its own shard first;
 //! sums of the other sites for its own shard; and results, by shard.
 
 use core::ops::Range;
@@ -19,11 +19,11 @@ pub(super) struct Seat<'a> {
     rank: u32,
     /// The ranks of its site.
     members: &'a [u32],
-    /// Its place among them.
+    /// The position of the rank among them.
     place: u32,
 }
 
-/// How many members of a site have a lower rank.
+/// Number of members of a site with a lower rank.
 fn members_below(members: &[u32], rank: u32) -> u32 {
     let below = members.partition_point(|member| *member < rank);
     u32::try_from(below).unwrap_or(u32::MAX)
@@ -41,7 +41,7 @@ fn gateway(sites: &Sites, site: u32, shard: u32) -> u32 {
     members.get(place).copied().unwrap_or(shard)
 }
 
-/// The place in a list without `left_out`, of what has the place `at` with it.
+/// The position in a list without `left_out` of the item that has position `at` with it.
 const fn place_without(left_out: u32, at: u32) -> u32 {
     match at > left_out {
         true => at.saturating_sub(1),
@@ -49,7 +49,7 @@ const fn place_without(left_out: u32, at: u32) -> u32 {
     }
 }
 
-/// What has the place `at` in a list without `left_out`.
+/// The item at position `at` of a list without `left_out`.
 const fn at_without(left_out: u32, at: u32) -> u32 {
     match at >= left_out {
         true => at.saturating_add(1),
@@ -58,7 +58,7 @@ const fn at_without(left_out: u32, at: u32) -> u32 {
 }
 
 impl<'a> Seat<'a> {
-    /// Of a rank. `None`: there is no such rank.
+    /// The seat of a rank. `None` if there is no such rank.
     pub(super) fn of(sites: &'a Sites, rank: u32) -> Option<Self> {
         let members = sites.members(sites.of_rank(rank)?);
         Some(Self {
@@ -81,7 +81,7 @@ impl<'a> Seat<'a> {
         u32::try_from(self.members.len()).unwrap_or(u32::MAX)
     }
 
-    /// Whether it has the site for itself. Then it is the gateway of every shard, and adds up none but its own.
+    /// Whether it is alone at its site. Then it is the gateway of every shard, and adds up only its own.
     fn is_alone(self) -> bool {
         self.size() == 1
     }
@@ -90,12 +90,12 @@ impl<'a> Seat<'a> {
         members_below(self.members, shard) != members_below(self.members, shard.saturating_add(1))
     }
 
-    /// How many ranks are at other sites.
+    /// Number of ranks at other sites.
     fn strangers(self) -> u32 {
         self.sites.world().saturating_sub(self.size())
     }
 
-    /// The rank at another site of this number, from 0.
+    /// The `nth` rank at another site, from 0.
     fn stranger(self, nth: u32) -> u32 {
         // Each member that is not above it moves it up by one.
         let above = |members: u32| {
@@ -113,13 +113,13 @@ impl<'a> Seat<'a> {
         nth.saturating_add(low)
     }
 
-    /// How many shards it is the gateway of, its own among them.
+    /// Number of shards of which it is the gateway, its own included.
     fn shards(self) -> u32 {
         let from_here = self.strangers().saturating_sub(self.place);
         from_here.div_ceil(self.size().max(1)).saturating_add(1)
     }
 
-    /// The shard of this number among those that it is the gateway of: its own first.
+    /// The shard with this number among those of which it is the gateway. Its own is the first.
     fn shard(self, number: u32) -> u32 {
         match number.checked_sub(1) {
             None => self.rank,
@@ -130,7 +130,7 @@ impl<'a> Seat<'a> {
         }
     }
 
-    /// The number of a shard among those that it is the gateway of.
+    /// The number of a shard among those of which it is the gateway.
     fn number(self, shard: u32) -> u32 {
         match shard == self.rank {
             true => 0,
@@ -146,7 +146,7 @@ impl<'a> Seat<'a> {
         gateway(self.sites, self.site(), shard)
     }
 
-    /// How many contributions of its site arrive here.
+    /// Number of contributions of its site that arrive here.
     fn terms(self) -> u32 {
         let others = self.size().saturating_sub(1);
         match others {
@@ -155,7 +155,7 @@ impl<'a> Seat<'a> {
         }
     }
 
-    /// How many sites are not its own.
+    /// Number of other sites.
     fn other_sites(self) -> u32 {
         self.sites.count().saturating_sub(1)
     }
@@ -169,10 +169,10 @@ impl<'a> Seat<'a> {
     }
 }
 
-/// What arrives in a step.
+/// The arrival of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// A contribution of another member of the site, by its place, to the shard of this number here.
+    /// A contribution of another member of the site, by its position, to the shard of this number here.
     Term { number: u32, member: u32 },
     /// The sum of another site for the own shard.
     Sum { site: u32 },
@@ -198,7 +198,7 @@ fn part(plan: Plan<'_>, seat: Seat<'_>, step: u32) -> Part {
     }
 }
 
-/// Where a contribution to a shard goes: to its gateway here, or home, if there is nobody else to add.
+/// The target of a contribution to a shard: its gateway here, or its home if no other rank adds.
 fn contributed_to(seat: Seat<'_>, shard: u32) -> Target {
     if seat.is_alone() {
         return sum_to(seat, shard);
@@ -212,7 +212,7 @@ fn contributed_to(seat: Seat<'_>, shard: u32) -> Target {
     }
 }
 
-/// Where the sum of this site goes, of a shard that has its home at another one.
+/// The target of this site's sum of a shard whose home is at another site.
 fn sum_to(seat: Seat<'_>, shard: u32) -> Target {
     let home = Seat::of(seat.sites, shard).unwrap_or(seat);
     let site = place_without(home.site(), seat.site());
@@ -222,8 +222,8 @@ fn sum_to(seat: Seat<'_>, shard: u32) -> Target {
     }
 }
 
-/// Whom a rank tells the result of a shard, by a number that goes up: first the gateways at other sites, if it is the
-/// home; then the other members of its site, if it is the gateway. `None`: those were all.
+/// The `nth` target of the result of a shard: first the gateways at other sites, if this rank is the home; then the
+/// other members of its site, if it is the gateway. `None` after the last one.
 pub(super) fn told(seat: Seat<'_>, reduces: bool, shard: u32, nth: u32) -> Option<Target> {
     let is_home = shard == seat.rank;
     let far = match is_home {
@@ -265,7 +265,7 @@ pub(super) fn steps(plan: Plan<'_>, seat: Seat<'_>) -> u32 {
         .saturating_add(results)
 }
 
-/// How many contributions leave.
+/// Number of contributions that this rank sends.
 pub(super) fn contributions(plan: Plan<'_>, seat: Seat<'_>) -> u32 {
     if !plan.kind.reduces() {
         let told = all_told(plan, seat, plan.rank).count();
@@ -277,9 +277,9 @@ pub(super) fn contributions(plan: Plan<'_>, seat: Seat<'_>) -> u32 {
     }
 }
 
-/// The shards of the contributions, in the order in which they leave: all but those that are added up here. It is the same
-/// for all members of a site, and begins behind its last one: so sums are complete in this order, and the sites do not all
-/// send to the same one at the same time.
+/// The shards of the contributions, in the order of sending: all but those that are added up here. The order is the
+/// same for all members of a site, and begins after its last one. So sums are complete in this order, and the sites
+/// do not all send to the same one at the same time.
 fn contributed(plan: Plan<'_>, seat: Seat<'_>) -> impl Iterator<Item = u32> {
     let last = seat.members.last().copied().unwrap_or(plan.rank);
     let all = (1..=plan.world).map(move |by| forth(plan.world, last, by));
@@ -317,7 +317,7 @@ pub(super) fn contribution(
     }
 }
 
-/// How many sums are added up here.
+/// Number of sums that are added up here.
 pub(super) fn sums(plan: Plan<'_>, seat: Seat<'_>) -> u32 {
     match (plan.kind.reduces(), seat.is_alone()) {
         (false, _) => 0,
@@ -326,8 +326,8 @@ pub(super) fn sums(plan: Plan<'_>, seat: Seat<'_>) -> u32 {
     }
 }
 
-/// The sum of this number is that of the shard of this number. The members of the site are added first, in the order of
-/// their ranks, and then the sums of the other sites, in the order of the sites.
+/// Sum `number` is that of the shard with this number. The members of the site are added first, in the order of their
+/// ranks, and then the sums of the other sites, in the order of the sites.
 pub(super) fn kept<'a>(
     plan: Plan<'_>,
     seat: Seat<'a>,
@@ -352,7 +352,7 @@ pub(super) fn kept<'a>(
     }
 }
 
-/// From whom it comes, and whether that one waits for nobody before it sends it.
+/// The sender, and whether it sends without waiting for others.
 pub(super) fn source(plan: Plan<'_>, seat: Seat<'_>, step: u32) -> (u32, bool) {
     match part(plan, seat, step) {
         Part::Term { member, .. } => {
@@ -405,7 +405,7 @@ pub(super) fn arrival(
     }
 }
 
-/// What has to be done with the own elements of a shard before its result takes their place.
+/// What must have happened to the own elements of a shard before its result overwrites them.
 fn overwritten(plan: Plan<'_>, seat: Seat<'_>, shard: u32) -> After {
     match !seat.is_alone() && seat.gateway(shard) == plan.rank {
         true => After::Sum(seat.number(shard)),
@@ -413,7 +413,7 @@ fn overwritten(plan: Plan<'_>, seat: Seat<'_>, shard: u32) -> After {
     }
 }
 
-/// Where what arrives goes on: results of other sites, to the members of this one.
+/// The targets of an arrival: results of other sites are forwarded to the members of this one.
 pub(super) fn onward<'a>(plan: Plan<'_>, seat: Seat<'a>, step: u32) -> Targets<'a> {
     match part(plan, seat, step) {
         Part::Term { .. } | Part::Sum { .. } => Targets::NONE,

@@ -1,4 +1,4 @@
-//! The plan of [`Algorithm::Whole`](super::Algorithm::Whole), which says what it is.
+//! The plan of [`Algorithm::Whole`](super::Algorithm::Whole), which documents it.
 
 use super::{Action, Kept, Pattern, Plan, Stripe, Target, Targets, back, circulant, forth};
 
@@ -7,7 +7,7 @@ pub(super) fn steps(plan: Plan<'_>) -> u32 {
     rule!(others; OneContributionMissed => others.saturating_sub(1))
 }
 
-/// How often the own contribution leaves.
+/// Number of times that the own contribution is sent.
 pub(super) fn contributions(plan: Plan<'_>, pattern: Pattern) -> u32 {
     match pattern {
         Pattern::Ring => plan.others().min(1),
@@ -18,7 +18,7 @@ pub(super) fn contributions(plan: Plan<'_>, pattern: Pattern) -> u32 {
     }
 }
 
-/// Where the own contribution goes.
+/// The targets of the own contribution.
 pub(super) fn contribution_to(plan: Plan<'_>, pattern: Pattern, nth: u32) -> Target {
     let in_turn = plan.target(nth, nth);
     match pattern {
@@ -30,7 +30,7 @@ pub(super) fn contribution_to(plan: Plan<'_>, pattern: Pattern, nth: u32) -> Tar
     }
 }
 
-/// Whose contribution arrives in a step.
+/// The rank whose contribution arrives in a step.
 pub(super) fn contributor(plan: Plan<'_>, pattern: Pattern, step: u32) -> u32 {
     match pattern {
         Pattern::Ring | Pattern::Mesh => back(plan.world, plan.rank, step.saturating_add(1)),

@@ -1,9 +1,8 @@
-//! What a peer is to fetch, in a form in which the lists of a whole group are made in one step.
+//! The list of entries that a peer fetches, in a form that makes the lists of a whole group cheap.
 //!
-//! At the documented limits a group of which each peer lacks another half of the entries has eight million
-//! lines to be told. Written out they would take the master a quarter of a gigabyte and half a second. So
-//! a list marks entries of a content that all lists share, a bit for each, and its lines are there when
-//! it is read.
+//! At the documented limits, if each peer of a group lacks a different half of the entries, there are eight million
+//! list entries. Written out, they would take the master a quarter of a gigabyte and half a second. So a list marks
+//! entries of a content that all lists share, with one bit for each, and produces its entries when it is read.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,17 +13,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::id::{ContentHash, EntryIndex};
 
-/// Entries in their order, each with the hash that its content must have. It travels as the list of
-/// them, and two lists are equal where their entries are.
+/// Entries in their order, each with the hash that its content must have. It is serialized as the plain list, and two
+/// lists are equal if their entries are.
 #[derive(Clone)]
 pub struct FetchList(Form);
 
 #[derive(Clone)]
 enum Form {
-    /// As it arrived.
+    /// As it was received.
     Lines(Arc<[(EntryIndex, ContentHash)]>),
     Marked {
-        /// A bit for each entry, the first one of each word its lowest.
+        /// A bit for each entry; the first entry of each word is its lowest bit.
         marks: Arc<[u64]>,
         /// One for each entry, marked or not.
         hashes: Arc<[ContentHash]>,
@@ -32,7 +31,7 @@ enum Form {
 }
 
 impl FetchList {
-    /// The marked entries of a content. What is marked beyond its end is not part of the list.
+    /// The marked entries of a content. Marks beyond its end are ignored.
     pub(crate) fn marked(marks: Arc<[u64]>, hashes: Arc<[ContentHash]>) -> Self {
         Self(Form::Marked { marks, hashes })
     }
@@ -53,26 +52,26 @@ impl FetchList {
         lines.iter().copied().chain(marked)
     }
 
-    /// Whether there is nothing to fetch.
+    /// Whether there is no entry to fetch.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }
 
-    /// How many entries there are to fetch.
+    /// Number of entries to fetch.
     #[must_use]
     pub fn len(&self) -> usize {
         self.iter().count()
     }
 
-    /// The entries and their hashes, written out.
+    /// The entries and their hashes, as a list.
     #[must_use]
     pub fn to_vec(&self) -> Vec<(EntryIndex, ContentHash)> {
         self.iter().collect()
     }
 }
 
-/// The bits that are set, the lowest first.
+/// The set bits, the lowest first.
 fn bits(word: u64) -> impl Iterator<Item = u32> {
     let without_lowest = |word: &u64| Some(word & word.saturating_sub(1));
     core::iter::successors(Some(word), without_lowest)

@@ -1,21 +1,21 @@
-//! Sites that nobody has named, found by how long round trips between peers take.
+//! Finding sites by round-trip times, if no user has named any.
 //!
-//! Round trips inside a site are short, and those between sites are long. If the round trips of a group, in order, have
-//! a clear *gap*, those below it are short: peers that are chained by short round trips are at one site (single linkage).
-//! Without a gap there are no sites.
+//! Round trips inside a site are short, and those between sites are long. If the sorted round trips of a group have a
+//! clear *gap*, those below it are short, and peers that are connected by chains of short round trips are at one site
+//! (single linkage). Without a gap there are no sites.
 //!
-//! | two round trips, one after the other in order, have a gap between them if | |
+//! | two consecutive round trips of the sorted list have a gap between them if | because |
 //! |---|---|
-//! | the longer is at least [`GAP`] times the shorter | else it is no clear gap |
+//! | the longer is at least [`GAP`] times the shorter | otherwise the gap is not clear |
 //! | the shorter is at most [`SHORT_MAX_US`] | a site is no larger than a metropolitan area |
-//! | the longer is at least [`LONG_MIN_US`] | racks of a data centre, or processes of a busy machine, are no sites |
+//! | the longer is at least [`LONG_MIN_US`] | racks of a data centre, or processes of a busy machine, are not sites |
 //!
-//! If there are several gaps the one at the longest round trips counts: sites are then as large as they may be, and the
+//! If there are several gaps, the one at the longest round trips counts. Sites are then as large as possible, and the
 //! longest paths are those between them.
 //!
-//! Of a large group some pairs were not measured. Two sites are two only if a round trip between a member of the one
-//! and a member of the other was measured, and all that were are long. If there was none, it is not known whether they
-//! are one, and no sites are found: no site is cut in two because a pair was not measured.
+//! In a large group some pairs were not measured. Two sites are separate only if a round trip between a member of one
+//! and a member of the other was measured, and all measured ones are long. If none was measured, it is not known
+//! whether they are one site, and no sites are found. So no site is split because a pair was not measured.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -23,31 +23,31 @@ use alloc::vec::Vec;
 use super::{SiteName, Sites};
 use crate::id::PeerId;
 
-/// A round trip that is longer is not short, in microseconds.
+/// Maximum of a short round trip, in microseconds.
 pub const SHORT_MAX_US: u32 = 5_000;
 
-/// A round trip that is shorter is not long, in microseconds.
+/// Minimum of a long round trip, in microseconds.
 pub const LONG_MIN_US: u32 = 2_000;
 
-/// The shortest long round trip is at least so many times the longest short one.
+/// Minimum ratio of the shortest long round trip to the longest short one.
 pub const GAP: u32 = 5;
 
-/// Two peers, the lower number first.
+/// Two peers, the lower id first.
 type Pair = (PeerId, PeerId);
 
-/// The shortest round trip that was measured between two peers, from whichever of them, in microseconds.
+/// The shortest measured round trip between two peers, in either direction, in microseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct RoundTrips(BTreeMap<Pair, u32>);
 
 impl RoundTrips {
-    /// Takes another one into account.
+    /// Adds a measurement.
     pub fn note(&mut self, (from, to): (PeerId, PeerId), micros: u32) {
         let pair = (from.min(to), from.max(to));
         let known = self.0.entry(pair).or_insert(micros);
         *known = micros.min(*known);
     }
 
-    /// The longest that is short. `None`: there is no gap.
+    /// The longest short round trip. `None` if there is no gap.
     fn longest_short(&self) -> Option<u32> {
         let mut in_order: Vec<u32> = self.0.values().copied().collect();
         in_order.sort_unstable();
@@ -57,7 +57,7 @@ impl RoundTrips {
         Some(*short)
     }
 
-    /// Pairs whose round trips are at most this long.
+    /// Pairs with a round trip of at most this length.
     fn up_to(&self, longest: u32) -> impl Iterator<Item = Pair> + '_ {
         let near = self.0.iter().filter(move |(_, micros)| **micros <= longest);
         near.map(|(pair, _)| *pair)
@@ -78,10 +78,10 @@ impl FromIterator<((PeerId, PeerId), u32)> for RoundTrips {
     }
 }
 
-/// The sites of a group that were found: for each peer the one that its site is called after, which is the one with the
-/// lowest number of those that were found there. Peers that came later are not among them: each is at a site of its own.
+/// The found sites of a group: for each peer the peer after which its site is named, which is the one with the lowest
+/// id at that site. Peers that joined later are not included: each of them is at its own site.
 ///
-/// There are no sites, or there are several, of which one has several peers.
+/// There are no sites, or there are several, one of which has several peers.
 ///
 /// ```
 /// use pccl_core::id::PeerId;
@@ -103,7 +103,7 @@ impl FoundSites {
     /// No sites.
     pub const NONE: Self = Self(BTreeMap::new());
 
-    /// What these round trips tell of the sites of these peers. Others are left out.
+    /// The sites of these peers, by these round trips. Other peers are ignored.
     #[must_use]
     pub fn of(peers: &[PeerId], round_trips: &RoundTrips) -> Self {
         let among: BTreeSet<PeerId> = peers.iter().copied().collect();
@@ -120,20 +120,20 @@ impl FoundSites {
         }
     }
 
-    /// Whether none were found.
+    /// Whether no sites were found.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What holds of it once these are the peers.
+    /// The sites that remain if the group has these peers.
     #[must_use]
     pub fn among(&self, peers: &[PeerId]) -> Self {
         let known = |peer: &PeerId| Some((*peer, *self.0.get(peer)?));
         Self(peers.iter().filter_map(known).collect()).if_two_levels()
     }
 
-    /// The name of a peer's site. That of a site of its own if it was not there when they were found.
+    /// The name of a peer's site. If the peer joined later, that of a site of its own.
     #[must_use]
     pub fn name_of(&self, peer: PeerId) -> SiteName {
         match self.is_empty() {
@@ -153,7 +153,7 @@ impl FoundSites {
         measured.len() == sites.len() * sites.len().saturating_sub(1) / 2
     }
 
-    /// None, if there are not several, or not several peers at one.
+    /// The sites, or none if there are not several, or not several peers at one of them.
     fn if_two_levels(self) -> Self {
         match Sites::of(self.0.values()).has_two_levels() {
             true => self,
@@ -162,7 +162,7 @@ impl FoundSites {
     }
 }
 
-/// For each of these peers the lowest number of all to which a chain of such pairs leads.
+/// For each of these peers, the lowest id of all peers to which a chain of such pairs leads.
 fn chained(peers: BTreeSet<PeerId>, pairs: impl Iterator<Item = Pair>) -> BTreeMap<PeerId, PeerId> {
     let mut lowest: BTreeMap<PeerId, PeerId> = peers.into_iter().map(|peer| (peer, peer)).collect();
     for (one, other) in pairs {

@@ -1,4 +1,4 @@
-//! An order of a ring in which certain peers are not neighbours.
+//! A ring order in which certain peers are not neighbours.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -6,19 +6,18 @@ use alloc::vec::Vec;
 use crate::id::PeerId;
 use crate::topology::Ring;
 
-/// How many pairs the backtracking search looks at before it gives up.
+/// Maximum number of pairs that the backtracking search checks.
 const LOOKS_MAX: u32 = 100_000;
 
-/// An order of `preferred`'s members in which no two neighbours are a forbidden pair, in either
-/// direction; the last and the first are neighbours too.
+/// An order of the members of `preferred` in which no two neighbours are a forbidden pair, in either direction. The
+/// last and the first member are neighbours as well.
 ///
-/// It is the preferred order itself where that will do, else the first in which members stand as
-/// far in front as they are preferred to; where that takes too long to find, any order. With
-/// members that each are allowed at least half of all the members as neighbours, there is always
-/// one, and it is found. Members are expected to be distinct; one member is a ring by itself.
+/// It is the preferred order if that is allowed, otherwise the first one in which members are as far in front as they
+/// are preferred to be. If that takes too long to find, it is any order. If each member may have at least half of all
+/// members as neighbours, an order exists and is found. Members must be distinct; a single member is a ring.
 ///
-/// Returns `None` where there are no members or no order was found: with few members there is
-/// none, with many the search may have been too short.
+/// Returns `None` if there are no members, or if no order was found: with few members there is none, with many the
+/// search may have been too short.
 #[must_use]
 pub fn avoid(preferred: &[PeerId], forbidden: &BTreeSet<(PeerId, PeerId)>) -> Option<Ring> {
     let search = Search {

@@ -1,11 +1,11 @@
-//! Duals to begin a bound with where the assignment falls apart into many cycles.
+//! Initial duals for a bound, if the assignment falls apart into many cycles.
 //!
-//! With sites that are near each other inside, the assignment closes a cycle or several in each and
-//! never pays for a way between them. A ring does: so each cycle becomes one node, whose edges are as
-//! long as the shortest path over reduced costs, and they are assigned again, until one cycle is left.
-//! Frieze, Galbiati and Maffioli, "On the worst-case performance of some algorithms for the asymmetric
-//! traveling salesman problem" (1982), make rings that way; here its duals are added up, those of a
-//! contracted node for each of its members. The bound of [`super::ascent`] holds for any duals.
+//! If peers are at several sites with fast paths inside, the assignment closes one or several cycles in each site,
+//! and never pays for a path between sites, as a ring does. So each cycle becomes one node, whose edges are as long
+//! as the shortest path over reduced costs, and these nodes are assigned again, until one cycle is left. Frieze,
+//! Galbiati and Maffioli, "On the worst-case performance of some algorithms for the asymmetric traveling salesman
+//! problem" (1982), make rings in this way. Here its duals are added up: those of a contracted node count for each of
+//! its members. The bound of [`super::ascent`] holds for any duals.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! What a ring problem costs: two numbers per directed edge, and what a ring makes of them.
+//! The costs of a ring problem: two numbers per directed edge, and the cost of a ring.
 
 use alloc::vec::Vec;
 
@@ -7,16 +7,16 @@ use thiserror::Error;
 use super::exact::EXACT_MAX;
 use super::node::Node;
 
-/// Most nodes of a problem.
+/// Maximum number of nodes of a problem.
 pub const NODES_MAX: usize = 1024;
 
-/// What a directed edge costs.
+/// The cost of a directed edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct EdgeCost {
-    /// Of these a ring has the largest: the time that the edge takes per byte. The largest number of
-    /// all stands for no edge, and is taken for the one below it.
+    /// The time of the edge per byte. The cost of a ring has the largest one of its edges. `u64::MAX` stands for no
+    /// edge, so that value is taken as the one below it.
     pub bottleneck: u64,
-    /// Of these a ring has the sum: the edge's latency.
+    /// The latency of the edge. The cost of a ring has the sum over its edges.
     pub sum: u64,
 }
 
@@ -25,14 +25,14 @@ pub struct EdgeCost {
 pub enum Objective {
     /// The smallest sum: the asymmetric travelling salesman problem.
     Sum,
-    /// The smallest bottleneck and, among the rings with that bottleneck, the smallest sum.
+    /// The smallest bottleneck; among the rings with that bottleneck, the smallest sum.
     Bottleneck,
 }
 
 /// Why there is no such problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 pub enum CostsError {
-    /// The matrix would be too large.
+    /// The matrix would be too large for this many nodes.
     #[error("{0} nodes, of at most {NODES_MAX}")]
     TooManyNodes(usize),
     /// Sums of costs could overflow.
@@ -45,17 +45,17 @@ pub enum CostsError {
     },
 }
 
-/// The costs of all directed edges between so many nodes.
+/// The costs of all directed edges between a number of nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Costs {
     count: usize,
-    /// Row by row, sender first; `None` for an unreachable edge.
+    /// Row by row, sender first. `None` for an unreachable edge.
     edges: Vec<Option<EdgeCost>>,
 }
 
 impl Costs {
-    /// A problem of `count` nodes. `edge` returns what an edge costs from its first to its second
-    /// node, or `None` if the second cannot be reached from the first.
+    /// A problem of `count` nodes. `edge` returns the cost of the edge from its first to its second node, or `None`
+    /// if the second cannot be reached from the first.
     pub fn new(
         count: usize,
         mut edge: impl FnMut(Node, Node) -> Option<EdgeCost>,
@@ -81,8 +81,8 @@ impl Costs {
         Ok(Self { count, edges })
     }
 
-    /// The most that an edge may add to the sum in a problem of `count` nodes: no total overflows,
-    /// also with a penalty per forbidden edge that is larger than any sum.
+    /// Maximum sum term of an edge in a problem of `count` nodes: no total overflows, even with a penalty per
+    /// forbidden edge that is larger than any sum.
     #[must_use]
     pub fn sum_limit(count: usize) -> u64 {
         let count = count.max(1) as u64;
@@ -98,7 +98,7 @@ impl Costs {
         self.count
     }
 
-    /// What the edge costs; `None` if it is unreachable, or no edge between two nodes.
+    /// The cost of the edge. `None` if it is unreachable, or not an edge between two nodes.
     #[must_use]
     pub fn edge(&self, from: Node, to: Node) -> Option<EdgeCost> {
         let is_inside = from.index() < self.count && to.index() < self.count;
@@ -106,8 +106,7 @@ impl Costs {
         self.edges.get(at).copied().flatten()
     }
 
-    /// What the ring costs; `None` if one of its edges is unreachable. A ring of one node has no
-    /// edges.
+    /// The cost of the ring. `None` if one of its edges is unreachable. A ring of one node has no edges.
     #[must_use]
     pub fn ring(&self, ring: &[Node]) -> Option<EdgeCost> {
         if ring.len() < 2 {

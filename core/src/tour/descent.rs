@@ -1,13 +1,11 @@
-//! Local search: moves of stretches of a ring, as long as they make it cheaper.
+//! Local search: moves of stretches of a ring, as long as they reduce its cost.
 //!
-//! The move is the pure 3-opt move, the only exchange of three edges that reverses nothing: two
-//! stretches that follow each other change places. Or-opt is the case of a short stretch. Which
-//! moves are looked at: Kanellakis and Papadimitriou, "Local search for the asymmetric traveling
-//! salesman problem" (1980) – each further edge comes from a list of neighbours, and what has been
-//! gained so far is positive. Every move that helps can be read from one of its edges on so that
-//! this holds, so from all nodes together every such move is seen. Nodes none of whose edges has changed
-//! since they were looked at are not looked at again (Bentley's don't-look bits), here as a queue of the
-//! others; few moves are missed by that.
+//! The move is the pure 3-opt move, the only exchange of three edges that reverses nothing: two consecutive stretches
+//! are swapped. Or-opt is the case of a short stretch. The choice of moves is that of Kanellakis and Papadimitriou,
+//! "Local search for the asymmetric traveling salesman problem" (1980): each further edge comes from a list of
+//! neighbours, and the gain so far is positive. For every move that helps, this holds from one of its edges on, so
+//! starting from all nodes finds every such move. A node is not checked again until one of its edges has changed
+//! (Bentley's don't-look bits), implemented as a queue of the other nodes; few moves are missed by that.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -1,21 +1,19 @@
 //! The best ring of few nodes, by dynamic programs over sets of nodes.
 //!
-//! Held and Karp, "A dynamic programming approach to sequencing problems" (1962): what it costs to
-//! go on from a node through all of a set and back to the first node depends on nothing else. The
-//! programs run backwards, so that the ring can be read off forwards, and of equally good rings the
-//! one that is first in the order of its nodes is found.
+//! Held and Karp, "A dynamic programming approach to sequencing problems" (1962): the cost of a path from a node
+//! through all of a set and back to the first node depends on nothing else. The programs run backwards, so that the
+//! ring can be read forwards, and of equally good rings the first one in the order of its nodes is found.
 //!
-//! The lexicographic objective takes two programs: one with the maximum for the smallest bottleneck,
-//! and one with the sum over the edges that it allows. A single program over pairs would be wrong: a
-//! path with the smaller maximum may have to be completed through an edge that makes the difference
-//! meaningless, and then the path with the smaller sum was the better one.
+//! The lexicographic objective takes two programs: one with the maximum for the smallest bottleneck, and one with the
+//! sum over the edges that it permits. A single program over pairs would be wrong: a path with the smaller maximum
+//! may need an edge that makes the difference meaningless, and then the path with the smaller sum was the better one.
 
 use alloc::vec::Vec;
 
 use super::costs::{Costs, EdgeCost, Objective};
 use super::node::Node;
 
-/// Up to so many nodes the best ring is found by dynamic programs.
+/// Up to this many nodes the best ring is found by dynamic programs.
 pub const EXACT_MAX: usize = 18;
 
 /// No ring, or no edge.

@@ -1,8 +1,8 @@
-//! What every graph with a ring has: the conditions behind the bound on the bottleneck.
+//! Necessary conditions for a ring in a graph, for the bound on the bottleneck.
 //!
-//! Whether there is a ring cannot be told quickly; that there is none often can. Every node of a ring
-//! reaches every other one; without any one node the rest still hangs together; and a ring is a cycle
-//! cover, which is a perfect matching of nodes that edges leave with nodes that edges enter.
+//! Whether a ring exists cannot be decided quickly, but often it can be excluded. Every node of a ring reaches every
+//! other one. Without any one node the rest is still connected. And a ring is a cycle cover, which is a perfect
+//! matching of nodes with outgoing edges and nodes with incoming edges.
 
 use alloc::vec::Vec;
 

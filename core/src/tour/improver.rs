@@ -1,12 +1,12 @@
-//! Iterated local search for the smallest sum, beside a bound that rises.
+//! Iterated local search for the smallest sum, with a rising lower bound.
 //!
-//! The outline is that of Martin, Otto and Felten, "Large-step Markov chains for the traveling
-//! salesman problem" (1991): a random change that the local search cannot undo by a single move, a
-//! descent from there, and back again if the ring became dearer. One of two changes is their double
-//! bridge, which reverses nothing, of three short stretches beside each other, so that the descent has
-//! little to look at; it suits costs that resemble distances. The other is a chain of two moves along
-//! edges to near nodes, which resembles a step of Lin and Kernighan and suits costs that do not. Starts are the present ring, a patched assignment (see [`super::patch`]) and, when nothing
-//! has helped for long, rings of random near neighbours and disturbed copies of the best ring.
+//! The outline is that of Martin, Otto and Felten, "Large-step Markov chains for the traveling salesman problem"
+//! (1991): a random change that the local search cannot undo by a single move, a descent from there, and a step back
+//! if the ring became more expensive. One of two changes is their double bridge, which reverses nothing, of three
+//! short adjacent stretches, so that the descent has little to check; it suits costs that resemble distances. The
+//! other is a chain of two moves along edges to near nodes, which resembles a step of Lin and Kernighan; it suits
+//! other costs. Starts are the current ring, a patched assignment (see [`super::patch`]) and, after many changes
+//! without an improvement, rings of random near neighbours and disturbed copies of the best ring.
 
 use alloc::vec::Vec;
 

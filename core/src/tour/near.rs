@@ -1,4 +1,4 @@
-//! For each node the nodes that an edge of a good ring probably leads to.
+//! For each node, the targets of its edges that a good ring probably has.
 
 use alloc::vec::Vec;
 

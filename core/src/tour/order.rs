@@ -1,4 +1,4 @@
-//! A ring as an array of nodes, in which stretches change places.
+//! A ring as an array of nodes, in which stretches can be swapped.
 
 use alloc::vec::Vec;
 

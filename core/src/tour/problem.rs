@@ -1,7 +1,7 @@
-//! What the ring solver is asked: who has to be on a ring, and what is known of the edges.
+//! The input of the ring solver: the members of the ring, and the measurements of the edges.
 //!
-//! Among many members most edges are estimated. The problem says that they are, and the solver works out how:
-//! whoever asks has no time for every pair of a thousand.
+//! In a large group most edges are estimated. The problem only states which ones, and the solver computes the
+//! estimates, because the caller has no time for every pair of a thousand members.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -12,19 +12,19 @@ use super::{Costs, CostsError, EdgeCost, Node};
 use crate::id::PeerId;
 use crate::paths::Measurement;
 
-/// What [`solve`](super::solve) is asked: who has to be on a ring, and how good its edges are.
+/// The input of [`solve`](super::solve): the members of the ring, and the quality of its edges.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct TourProblem {
-    /// Who must be on the ring, in its present order.
+    /// The members of the ring, in their current order.
     pub members: Vec<PeerId>,
-    /// What was measured, sender first.
+    /// The measurements, sender first.
     pub edges: BTreeMap<(PeerId, PeerId), Measurement>,
-    /// Edges that were not measured are estimated, but for these: as much as both ends allow, by what was measured
-    /// of each of them. `None`: an edge that was not measured cannot be used.
+    /// Edges that were not measured are estimated, except for these: an edge reaches what both ends permit, by the
+    /// measurements of each end. `None`: an edge that was not measured cannot be used.
     pub estimated_but: Option<BTreeSet<(PeerId, PeerId)>>,
 }
 
-/// The best that was measured of the edges on which a member sends, and of those on which it receives.
+/// The best measurements of the edges on which a member sends, and of those on which it receives.
 #[derive(Clone, Copy, Debug, Default)]
 struct Limits {
     sends: Option<Measurement>,
@@ -32,9 +32,9 @@ struct Limits {
 }
 
 impl TourProblem {
-    /// The problem as costs, with a node for each member in their order. The bottleneck's term of an edge is
-    /// 1/rate, that of the sum the nanoseconds of a [hop](Measurement::hop_ns). An edge with a rate of zero
-    /// cannot be used, like one that is neither measured nor estimated.
+    /// The problem as costs, with a node for each member in their order. The bottleneck term of an edge is 1/rate,
+    /// and the sum term is the time of a [hop](Measurement::hop_ns) in nanoseconds. An edge with a rate of zero
+    /// cannot be used, nor one that is neither measured nor estimated.
     ///
     /// A hop counts at most [`Costs::sum_limit`], which is more than a minute.
     pub fn costs(&self) -> Result<Costs, CostsError> {
@@ -54,7 +54,7 @@ impl TourProblem {
         })
     }
 
-    /// Of each member, in their order.
+    /// The limits of each member, in their order.
     fn limits(&self) -> Vec<Limits> {
         if self.estimated_but.is_none() {
             return self.members.iter().map(|_| Limits::default()).collect();
@@ -72,7 +72,7 @@ impl TourProblem {
     }
 }
 
-/// What an edge can be expected to do. `None`: of one of its ends nothing is known.
+/// The estimate of an edge. `None` if one of its ends has no measurements.
 fn estimate(sender: &Limits, receiver: &Limits) -> Option<Measurement> {
     let (sender, receiver) = (sender.sends?, receiver.receives?);
     Some(Measurement {

@@ -1,4 +1,4 @@
-//! A search for the best ring that can be continued, and what it can prove.
+//! A search for the best ring that can be continued, with a bound on the optimum.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -17,8 +17,8 @@ const PATIENCE: u64 = 20_000;
 /// How much more it may spend the next time, and how much of that is spent on the sum before.
 const MORE_PATIENCE: u64 = 4;
 
-/// A search for the best ring. It takes as many steps as it is told to, and can be continued: `run(a)`
-/// and `run(b)` find what `run(a + b)` finds. The same problem and seed give the same answer.
+/// A search for the best ring. It takes as many steps as it is told to, and can be continued: `run(a)` and `run(b)`
+/// find what `run(a + b)` finds. The same problem and seed give the same answer.
 #[derive(Clone, Debug)]
 pub struct Search {
     costs: Costs,
@@ -79,34 +79,33 @@ struct Shorten {
     improver: Improver,
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SearchResult {
     /// A ring without unreachable edges.
     Found(Found),
-    /// No such ring so far.
+    /// No such ring was found so far.
     NotFound,
-    /// It is proven that every ring has an unreachable edge.
+    /// It is proved that every ring has an unreachable edge.
     Impossible,
 }
 
-/// A ring, and how good it is at least.
+/// A ring, and a bound on the optimum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// All nodes, the first of them first.
+    /// All nodes, the first node first.
     pub ring: Vec<Node>,
-    /// What the ring costs.
+    /// The cost of the ring.
     pub cost: EdgeCost,
-    /// What no ring undercuts. Under [`Objective::Sum`] the bottleneck's is zero: it does not matter.
-    /// Under [`Objective::Bottleneck`] the sum's is about the rings with this ring's bottleneck.
+    /// Lower bound of the cost of all rings. Under [`Objective::Sum`] its bottleneck is zero, because it does not
+    /// matter. Under [`Objective::Bottleneck`] its sum is that of rings with this ring's bottleneck.
     pub bound: EdgeCost,
-    /// Whether no ring is better.
+    /// Whether it is proved that no ring is better.
     pub is_optimal: bool,
 }
 
 impl Search {
-    /// A search that has not begun. The order of the nodes themselves is the first ring: another one
-    /// has to be better.
+    /// A search that has not begun. Its first ring is the order of the nodes; another ring must be better.
     #[must_use]
     pub fn new(costs: Costs, objective: Objective, seed: u64) -> Self {
         let ring: Vec<Node> = Node::all(costs.count()).collect();
@@ -125,8 +124,8 @@ impl Search {
         }
     }
 
-    /// Takes this many more steps, or fewer if the answer is proven before. A step is a look at one
-    /// edge. The last piece of work is brought to its end, which is taken off the next steps.
+    /// Takes this many more steps, or fewer if the answer is proved before. A step is the check of one edge. The last
+    /// piece of work is completed, and its excess is subtracted from the next steps.
     pub fn run(&mut self, steps: u64) {
         self.granted = self.granted.saturating_add(steps);
         while self.spent < self.granted && !self.is_over() {
@@ -145,19 +144,19 @@ impl Search {
         matches!(self.stage, Stage::Over)
     }
 
-    /// Steps taken so far.
+    /// Number of steps so far.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.spent
     }
 
-    /// What is being searched.
+    /// The costs of the problem.
     #[must_use]
     pub fn costs(&self) -> &Costs {
         &self.costs
     }
 
-    /// What has been found so far.
+    /// The best result so far.
     #[must_use]
     pub fn result(&self) -> SearchResult {
         match &self.best {

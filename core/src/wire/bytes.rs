@@ -1,6 +1,6 @@
-//! Walking through the fields of a fixed little-endian header.
+//! Reading and writing the fields of a fixed little-endian header.
 
-/// Goes through a header from its front, field by field.
+/// Processes a header from its front, field by field.
 pub(super) struct Fields<B> {
     bytes: B,
     at: usize,
@@ -13,7 +13,7 @@ impl<B> Fields<B> {
 }
 
 impl<const N: usize> Fields<&mut [u8; N]> {
-    /// Writes the next field. What does not fit is left out; tests pin every header's layout.
+    /// Writes the next field. A field that does not fit is left out; tests pin every header's layout.
     pub(super) fn put<const M: usize>(&mut self, field: [u8; M]) {
         if let Some(to) = self.bytes.get_mut(self.at..self.at + M) {
             to.copy_from_slice(&field);
@@ -23,7 +23,7 @@ impl<const N: usize> Fields<&mut [u8; N]> {
 }
 
 impl<const N: usize> Fields<&[u8; N]> {
-    /// Reads the next field. Beyond the end there are zeros; tests pin every header's layout.
+    /// Reads the next field. Beyond the end it reads zeros; tests pin every header's layout.
     pub(super) fn take<const M: usize>(&mut self) -> [u8; M] {
         let field = self.bytes.get(self.at..self.at + M);
         self.at += M;

@@ -8,19 +8,19 @@ use serde::de::DeserializeOwned;
 use super::limits::{CONTROL_FRAME_MAX, FIRST_CONTROL_FRAME_MAX};
 use crate::transport::{LaneError, LaneRx, LaneTx, recv_some, send_all};
 
-/// Length of the part of a control frame that says how long the rest is.
+/// Length of the length field of a control frame.
 pub const CONTROL_HEAD_BYTES: usize = 4;
 
-/// How much [`recv_control`] asks of a lane at once.
+/// How many bytes [`recv_control`] requests from a lane at a time.
 const READ_BYTES: usize = 4 * 1024;
 
 /// An idle reader keeps at most this much memory.
 const KEEP_BYTES: usize = 16 * 1024;
 
-/// Appends the message as one control frame.
+/// Appends the message to `out` as one control frame.
 ///
 /// # Errors
-/// The message is longer than [`CONTROL_FRAME_MAX`]; `out` is as before.
+/// [`EncodeError`] if the message is longer than [`CONTROL_FRAME_MAX`]. `out` is unchanged.
 pub fn encode_control<M: Serialize>(message: &M, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let body = postcard::to_allocvec(message).map_err(|_| EncodeError::Unrepresentable)?;
     let head = u32::try_from(body.len())
@@ -32,30 +32,30 @@ pub fn encode_control<M: Serialize>(message: &M, out: &mut Vec<u8>) -> Result<()
     Ok(())
 }
 
-/// Why a message cannot be sent. Nothing was sent; the connection is as before.
+/// Why a message cannot be sent. Nothing was sent, and the connection is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum EncodeError {
-    /// No receiver would take it.
+    /// The message is longer than any receiver accepts.
     #[error("a message of {length} bytes is longer than the {CONTROL_FRAME_MAX} allowed")]
     TooLong {
         /// Its length in bytes.
         length: usize,
     },
-    /// The type has no form in postcard: a sequence of unknown length, say. No type of
-    /// [`messages`](crate::messages) is such.
+    /// The type has no postcard form, for example a sequence of unknown length. No type in
+    /// [`messages`](crate::messages) is one of these.
     #[error("a message of this type has no encoding")]
     Unrepresentable,
 }
 
-/// Turns bytes, in pieces of any size, back into messages.
+/// Decodes messages from bytes that arrive in pieces of any size.
 ///
-/// A pure value: [`feed`](Self::feed) it what arrives, then call [`next_message`](Self::next_message) until it says
-/// `None`. Memory grows only with bytes that have arrived: as long as `next_message` is called between feeds,
-/// the reader holds less than one frame of the allowed length plus what was last fed.
+/// It is a pure value: [`feed`](Self::feed) it what arrives, then call [`next_message`](Self::next_message) until it
+/// returns `None`. Memory grows only with bytes that have arrived. If `next_message` is called after each feed, the
+/// reader holds less than one frame of the permitted length and the last feed.
 #[derive(Clone, Debug)]
 pub struct ControlReader {
     buffer: Vec<u8>,
-    /// Bytes at the front of the buffer that are done with.
+    /// Number of bytes at the front of the buffer that were processed.
     consumed: usize,
     cap: usize,
     failed: Option<DecodeError>,
@@ -68,14 +68,13 @@ impl Default for ControlReader {
 }
 
 impl ControlReader {
-    /// A reader for a connection of which nothing is known: frames of up to
-    /// [`FIRST_CONTROL_FRAME_MAX`] bytes.
+    /// A reader for a connection without an identity: frames of up to [`FIRST_CONTROL_FRAME_MAX`] bytes.
     #[must_use]
     pub const fn new() -> Self {
         Self::with_cap(FIRST_CONTROL_FRAME_MAX)
     }
 
-    /// A reader for frames whose body has up to `cap` bytes.
+    /// A reader for frames whose body has at most `cap` bytes.
     #[must_use]
     pub const fn with_cap(cap: usize) -> Self {
         Self {
@@ -86,12 +85,12 @@ impl ControlReader {
         }
     }
 
-    /// From here on, a frame's body may have up to `cap` bytes.
+    /// Sets the maximum length of a frame's body to `cap` bytes, from here on.
     pub const fn set_cap(&mut self, cap: usize) {
         self.cap = cap;
     }
 
-    /// Takes bytes that have arrived. After an error they are thrown away.
+    /// Adds bytes that have arrived. After an error they are discarded.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.failed.is_some() {
             return;
@@ -101,11 +100,11 @@ impl ControlReader {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole message; `None` where more bytes are needed.
+    /// The next whole message. `None` if more bytes are needed.
     ///
     /// # Errors
-    /// The frame is too long or is not such a message. The rest of the stream makes no sense then, and
-    /// the same error is returned from here on: end the connection.
+    /// The frame is too long, or is not such a message. The rest of the stream cannot be decoded, and every further
+    /// call returns the same error. Close the connection.
     pub fn next_message<M: DeserializeOwned>(&mut self) -> Result<Option<M>, DecodeError> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -117,13 +116,13 @@ impl ControlReader {
         })
     }
 
-    /// Nothing is left over: the bytes so far were whole messages, all taken out.
+    /// Whether no bytes are left over: all bytes so far were whole messages, and all were taken out.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.buffer.len() == self.consumed
     }
 
-    /// How many bytes of memory the reader holds.
+    /// Number of bytes of memory that the reader holds.
     #[must_use]
     pub const fn capacity(&self) -> usize {
         self.buffer.capacity()
@@ -150,7 +149,7 @@ impl ControlReader {
         Ok(Some(message))
     }
 
-    /// The length that the frame at the front announces, and what follows it.
+    /// The length in the head of the frame at the front, and the bytes after the head.
     fn split_head(&self) -> Option<(usize, &[u8])> {
         let pending = self.buffer.get(self.consumed..)?;
         let (head, rest) = pending.split_first_chunk::<CONTROL_HEAD_BYTES>()?;
@@ -167,8 +166,8 @@ impl ControlReader {
         self.consumed = 0;
     }
 
-    /// Makes room: twice as much each time, so that a long frame is not copied often, but never
-    /// beyond the frame that is arriving.
+    /// Makes room. The buffer doubles, so that a long frame is not copied often, but never grows beyond the arriving
+    /// frame.
     fn grow_for(&mut self, more: usize) {
         let needed = self.buffer.len().saturating_add(more);
         if needed <= self.buffer.capacity() {
@@ -191,24 +190,24 @@ fn decode_body<M: DeserializeOwned>(body: &[u8]) -> Result<M, DecodeError> {
     }
 }
 
-/// Why bytes are not a control frame. The connection is of no further use.
+/// Why bytes are not a control frame. Close the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum DecodeError {
-    /// The frame announces more than is allowed. None of it was stored.
+    /// The frame is longer than permitted. None of it was stored.
     #[error("a control frame announces {length} bytes, more than the {cap} allowed")]
     TooLong {
-        /// What was announced.
+        /// The announced length.
         length: usize,
-        /// What is allowed.
+        /// The permitted length.
         cap: usize,
     },
     /// The body is not a message of the expected type.
     #[error("a control frame holds no message of this protocol")]
     Malformed,
-    /// The body goes on after the message.
+    /// The body has bytes after the message.
     #[error("a control frame has {bytes} bytes after its message")]
     Rest {
-        /// How many bytes follow.
+        /// Number of these bytes.
         bytes: usize,
     },
 }
@@ -219,21 +218,20 @@ pub enum ControlError {
     /// The other end closed between two messages.
     #[error("the other end closed the connection")]
     Ended,
-    /// The connection failed, or ended in the middle of a message.
+    /// The connection failed, or ended within a message.
     #[error("{0}")]
     Lane(#[from] LaneError),
-    /// What arrived is not a message. Close the connection.
+    /// The bytes that arrived are not a message. Close the connection.
     #[error("{0}")]
     Decode(#[from] DecodeError),
-    /// The message cannot be sent. The connection is as before.
+    /// The message cannot be sent. The connection is unchanged.
     #[error("{0}")]
     Encode(#[from] EncodeError),
 }
 
 /// Sends one message.
 ///
-/// Not cancel-safe: dropping the future may leave half a frame on the lane, which then is of no
-/// further use.
+/// Not cancel-safe: a dropped future may leave half a frame on the lane, which is then unusable.
 ///
 /// # Errors
 /// [`ControlError::Encode`] before anything was sent, or [`ControlError::Lane`].
@@ -249,12 +247,11 @@ pub async fn send_control<M: Serialize>(
 
 /// Receives one message. Use the same reader for the whole life of the lane.
 ///
-/// Cancel-safe: what was read before the future is dropped stays in the reader.
+/// Cancel-safe: bytes that were read before the future is dropped stay in the reader.
 ///
 /// # Errors
-/// [`ControlError::Ended`] at the end of the stream between two messages, [`ControlError::Lane`] with
-/// [`LaneError::Closed`] within one; [`ControlError::Decode`] where something else than a message
-/// arrives.
+/// [`ControlError::Ended`] at the end of the stream between two messages; [`ControlError::Lane`] with
+/// [`LaneError::Closed`] within one; [`ControlError::Decode`] if the bytes are not a message.
 pub async fn recv_control<M: DeserializeOwned>(
     rx: &mut dyn LaneRx,
     reader: &mut ControlReader,

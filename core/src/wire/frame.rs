@@ -1,4 +1,4 @@
-//! The header in front of every piece of payload on a link lane.
+//! The header before every payload on a link lane.
 
 use super::bytes::Fields;
 use super::limits::DATA_FRAME_MAX;
@@ -7,33 +7,32 @@ use crate::id::Seq;
 /// Length of an encoded [`FrameHeader`].
 pub const FRAME_HEADER_BYTES: usize = 32;
 
-/// Says what the payload bytes that follow it are: elements as they lie in memory on a little-endian
-/// machine, without gaps, or what they were quantized to.
+/// Describes the payload that follows: elements as they lie in memory on a little-endian machine, without gaps, or
+/// their quantized form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FrameHeader {
-    /// The operation that the payload belongs to. A frame of an operation that is over is read and
-    /// thrown away.
+    /// The operation of the payload. A frame of an operation that is over is read and discarded.
     pub seq: Seq,
-    /// Where the elements belong: byte offset in the whole buffer, a multiple of the element size.
+    /// Position of the elements: byte offset in the whole buffer, a multiple of the element size.
     pub offset: u64,
-    /// Payload bytes that follow, at most [`DATA_FRAME_MAX`]: a multiple of the element size, or as
-    /// many as the quantization takes for the frame's elements.
+    /// Number of payload bytes, at most [`DATA_FRAME_MAX`]: a multiple of the element size, or the quantized length
+    /// of the frame's elements.
     pub length: u32,
-    /// The step of its flow in the receiver's [`Plan`](crate::plan::Plan).
+    /// The step of the flow in the receiver's [`Plan`](crate::plan::Plan).
     pub step: u32,
-    /// The stripe. All frames of a stripe travel on one lane.
+    /// The stripe. All frames of a stripe take one lane.
     pub stripe: u16,
-    /// [`LEFT_MACHINE`](Self::LEFT_MACHINE) or nothing.
+    /// [`LEFT_MACHINE`](Self::LEFT_MACHINE), or 0.
     pub flags: u16,
 }
 
 impl FrameHeader {
-    /// The flag of a payload that was sent between machines on its way here, or whose sum was: set by
-    /// who sends to another machine, and kept by all who pass it on. So the rank from which the frame
-    /// came first learns whether the ring stays on its machine.
+    /// The flag of a payload that was sent between machines on its way here, or whose sum was. A rank that sends to
+    /// another machine sets it, and all ranks that forward the frame keep it. So the rank that contributed the frame
+    /// learns whether the ring stays on its machine.
     pub const LEFT_MACHINE: u16 = 1;
 
-    /// The bytes to send in front of the payload.
+    /// The bytes to send before the payload.
     #[must_use]
     pub fn encode(&self) -> [u8; FRAME_HEADER_BYTES] {
         let mut bytes = [0; FRAME_HEADER_BYTES];
@@ -47,12 +46,11 @@ impl FrameHeader {
         bytes
     }
 
-    /// Understands a header. Whether offset, step and stripe make sense is for the receiver to check
-    /// against its plan.
+    /// Decodes a header. The receiver must check offset, step and stripe against its plan.
     ///
     /// # Errors
-    /// The lane carries something that this version does not understand, so that the next header
-    /// cannot be found: close the lane and report it as broken.
+    /// The header is not of this version, so that the next header cannot be found. Close the lane, and report it as
+    /// broken.
     pub fn decode(bytes: &[u8; FRAME_HEADER_BYTES]) -> Result<Self, FrameError> {
         let mut fields = Fields::new(bytes);
         let header = Self {
@@ -80,22 +78,22 @@ impl FrameHeader {
     }
 }
 
-/// Why a frame header was not understood. The lane is of no further use.
+/// Why a frame header cannot be decoded. The lane is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum FrameError {
     /// The reserved bytes are not zero.
     #[error("the reserved bytes of a data frame are not zero")]
     ReservedNotZero,
-    /// A flag is set that this version does not know.
+    /// A flag is set that this version does not define.
     #[error("a data frame has unknown flags {flags:#06x}")]
     UnknownFlags {
         /// All flags of the frame.
         flags: u16,
     },
-    /// More payload is announced than a frame may have.
+    /// The payload is longer than a frame permits.
     #[error("a data frame announces {length} bytes, more than the {DATA_FRAME_MAX} allowed")]
     TooLong {
-        /// What was announced, in bytes.
+        /// The announced length in bytes.
         length: u32,
     },
 }

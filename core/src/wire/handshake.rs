@@ -1,4 +1,4 @@
-//! Saying and answering preambles over a lane.
+//! Sending and answering preambles over a lane.
 
 use alloc::string::String;
 
@@ -8,12 +8,12 @@ use super::reply::{REPLY_HEAD_BYTES, Reply, ReplyError, ReplyHead};
 use crate::topology::LaneFailure;
 use crate::transport::{Lane, LaneError, LaneRx, LaneTx, close, recv_exact, send_all};
 
-/// Length of what follows the preamble on a control lane whose ends have proved who they are.
+/// Length of the proof after the preamble of a control lane whose ends have proved their keys.
 pub const PROOF_BYTES: usize = 32;
 
-/// Says what a lane is for and waits for the answer: the part of the end that dials.
+/// Sends the purpose of a lane and waits for the answer. For the end that dials.
 ///
-/// It has no time limit of its own; the caller sets one, and drops the lane where it runs out.
+/// It has no time limit. The caller sets one, and drops the lane when it runs out.
 ///
 /// # Errors
 /// Why the lane cannot be used. Drop it.
@@ -21,13 +21,13 @@ pub async fn offer(lane: &mut Lane, preamble: &Preamble) -> Result<(), Handshake
     introduce(lane, preamble, &[]).await
 }
 
-/// As [`offer`], on a control lane whose ends have proved who they are: shows the master also that whoever
-/// dials was invited. Zeros show nothing, which is enough for whom the master has let in before.
+/// As [`offer`], on a control lane whose ends have proved their keys. Also sends the master the proof that this peer
+/// was invited. Zeros are no proof, which is enough for a peer that the master has admitted before.
 ///
-/// The proof is worth nothing on another lane, or with another key. It has no time limit of its own.
+/// The proof is useless on another lane, or with another key. It has no time limit.
 ///
 /// # Errors
-/// As [`offer`]; [`HandshakeError::Refused`] says what to do where the master does not let anybody in so.
+/// As [`offer`]. If the master does not admit this peer, the text of [`HandshakeError::Refused`] says what to do.
 pub async fn offer_proven(
     lane: &mut Lane,
     preamble: &Preamble,
@@ -36,7 +36,7 @@ pub async fn offer_proven(
     introduce(lane, preamble, proof).await
 }
 
-/// In one piece, so that who is dialled never waits for the second half of it.
+/// Sends all in one piece, so that the other end never waits for the second half.
 async fn introduce(
     lane: &mut Lane,
     preamble: &Preamble,
@@ -50,11 +50,10 @@ async fn introduce(
     }
 }
 
-/// Waits for the first bytes of a lane: the first part of the end that was dialled. Answer with
-/// [`send_reply`] or [`refuse`].
+/// Waits for the preamble of a lane. For the end that accepts. Answer with [`send_reply`] or [`refuse`].
 ///
-/// What is not a preamble is refused here already, with a text that says why. It has no time limit
-/// of its own; the caller sets one, and drops the lane where it runs out.
+/// If the bytes are not a preamble, this function refuses them, with a text that says why. It has no time limit. The
+/// caller sets one, and drops the lane when it runs out.
 ///
 /// # Errors
 /// Why the lane cannot be used. Drop it.
@@ -70,11 +69,11 @@ pub async fn recv_preamble(lane: &mut Lane) -> Result<Preamble, HandshakeError> 
     }
 }
 
-/// Waits for the proof after the preamble of a control lane whose ends have proved who they are: the
-/// master's part, before it answers. It has no time limit of its own.
+/// Waits for the proof after the preamble of a control lane whose ends have proved their keys. For the master, before
+/// it answers. It has no time limit.
 ///
 /// # Errors
-/// What the lane says. Drop it.
+/// The error of the lane. Drop it.
 pub async fn recv_proof(lane: &mut Lane) -> Result<[u8; PROOF_BYTES], LaneError> {
     let mut proof = [0; PROOF_BYTES];
     recv_exact(lane.rx.as_mut(), &mut proof).await?;
@@ -84,16 +83,16 @@ pub async fn recv_proof(lane: &mut Lane) -> Result<[u8; PROOF_BYTES], LaneError>
 /// Answers a preamble.
 ///
 /// # Errors
-/// What the lane says. Drop it.
+/// The error of the lane. Drop it.
 pub async fn send_reply(tx: &mut dyn LaneTx, reply: &Reply) -> Result<(), LaneError> {
     send_all(tx, &reply.encode(), &[]).await
 }
 
-/// Answers a preamble and ends the sending direction, so that the answer arrives before the end does.
-/// Drop the lane then.
+/// Answers a preamble and closes the sending direction, so that the answer arrives before the end of the stream. Drop
+/// the lane afterwards.
 ///
 /// # Errors
-/// What the lane says. Drop it.
+/// The error of the lane. Drop it.
 pub async fn refuse(tx: &mut dyn LaneTx, reply: &Reply) -> Result<(), LaneError> {
     send_reply(tx, reply).await?;
     close(tx).await
@@ -102,7 +101,7 @@ pub async fn refuse(tx: &mut dyn LaneTx, reply: &Reply) -> Result<(), LaneError>
 /// Waits for the answer to a preamble.
 ///
 /// # Errors
-/// The lane failed, or whoever answers does not speak this protocol. Drop it.
+/// The lane failed, or the other end does not speak this protocol. Drop it.
 pub async fn recv_reply(rx: &mut dyn LaneRx) -> Result<Reply, HandshakeError> {
     let mut head = [0; REPLY_HEAD_BYTES];
     recv_exact(rx, &mut head).await?;
@@ -113,22 +112,22 @@ pub async fn recv_reply(rx: &mut dyn LaneRx) -> Result<Reply, HandshakeError> {
     Ok(head.finish(text)?)
 }
 
-/// Why a lane was opened but cannot be used.
+/// Why an opened lane cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum HandshakeError {
     /// The connection failed.
     #[error("{0}")]
     Lane(#[from] LaneError),
-    /// Whoever dialled does not speak this protocol. It was told so.
+    /// The end that dialled does not speak this protocol. It was told so.
     #[error("{0}")]
     Preamble(#[from] PreambleError),
-    /// Whoever answered does not speak this protocol.
+    /// The end that answered does not speak this protocol.
     #[error("{0}")]
     Reply(#[from] ReplyError),
-    /// The other end does not want the connection.
+    /// The other end refuses the connection. The text says why.
     #[error("the other end refused the connection: {0}")]
     Refused(String),
-    /// The other end does not want the connection for the moment. Open another one a little later.
+    /// The other end refuses the connection for the moment. Open another one a little later.
     #[error("the other end does not take the connection yet: {0}")]
     NotYet(String),
 }

@@ -1,7 +1,7 @@
 //! The first bytes of every connection.
 //!
-//! Their layout never changes from one version of the protocol to the next, and neither does that of
-//! the [`Reply`](super::Reply): two releases that cannot work together can at least tell each other so.
+//! Their layout never changes between versions of the protocol, and neither does that of the [`Reply`](super::Reply).
+//! So two releases that cannot work together can at least tell each other.
 
 use core::fmt;
 
@@ -11,15 +11,14 @@ use crate::id::{PeerId, ProtocolVersion, Ticket};
 /// The first four bytes of both directions of every connection.
 pub const MAGIC: [u8; 4] = *b"PCCL";
 
-/// How every connection of TLS begins: a record of type handshake, of a version 3.x (RFC 8446, section
-/// 5.1).
+/// The first byte of every TLS connection: a record of type handshake, of a version 3.x (RFC 8446, section 5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
 const TLS_MAJOR: u8 = 3;
 
 /// Length of an encoded [`Preamble`].
 pub const PREAMBLE_BYTES: usize = 36;
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Purpose {
@@ -27,9 +26,9 @@ pub enum Purpose {
     Control = 1,
     /// One lane of a link, of the ring or beside it: data frames in one direction.
     LinkLane = 2,
-    /// Shared state: a request, then entries the other way.
+    /// Shared state: requests, and entries in the other direction.
     SharedState = 3,
-    /// Measuring bandwidth: bytes, then their count the other way.
+    /// Measuring bandwidth: bytes, and their count in the other direction.
     Probe = 4,
 }
 
@@ -58,23 +57,23 @@ impl fmt::Display for Purpose {
     }
 }
 
-/// What the end that dials says first.
+/// The first bytes from the end that dials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Preamble {
-    /// What the connection is for.
+    /// The purpose of the connection.
     pub purpose: Purpose,
-    /// Who dials; zero for [`Purpose::Control`], where the master has yet to give a number.
+    /// The peer that dials. Zero for [`Purpose::Control`], because the master has not assigned an id yet.
     pub from: PeerId,
-    /// The master's permission; zero for [`Purpose::Control`].
+    /// The master's ticket. Zero for [`Purpose::Control`].
     pub ticket: Ticket,
-    /// Which lane of the edge this is, from 0; less than `lanes`.
+    /// The number of this lane of the edge, from 0; less than `lanes`.
     pub lane: u16,
-    /// How many lanes the edge has, at least one.
+    /// Number of lanes of the edge, at least one.
     pub lanes: u16,
 }
 
 impl Preamble {
-    /// What a peer says to the master.
+    /// The preamble of a peer to the master.
     pub const CONTROL: Self = Self {
         purpose: Purpose::Control,
         from: PeerId(0),
@@ -98,10 +97,10 @@ impl Preamble {
         bytes
     }
 
-    /// Understands what the other end said.
+    /// Decodes the preamble of the other end.
     ///
     /// # Errors
-    /// What is wrong with it: answer with `Reply::from(error)`, then close.
+    /// What is wrong with it. Answer with `Reply::from(error)`, then close.
     pub fn decode(bytes: &[u8; PREAMBLE_BYTES]) -> Result<Self, PreambleError> {
         let mut fields = Fields::new(bytes);
         match fields.take() {
@@ -136,50 +135,49 @@ impl Preamble {
     }
 }
 
-/// Why the first bytes of a connection were not understood. The receiver refuses the connection; the
-/// text tells whoever dialled what to do.
+/// Why the first bytes of a connection cannot be decoded. The receiver refuses the connection; the text tells the
+/// user of the other end what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum PreambleError {
-    /// Something else than pccl dials here.
+    /// The other end does not speak pccl.
     #[error(
         "this port speaks pccl, {}, whose connections begin with \"PCCL\"; what arrived does not",
         ProtocolVersion::CURRENT
     )]
     WrongMagic,
-    /// The other end encrypts, and this one does not. It does not understand the answer, but takes it for
-    /// what it is: not TLS.
+    /// The other end encrypts, and this one does not. It cannot decode the answer, but recognizes that it is not TLS.
     #[error(
         "the other end speaks TLS, and this one plain TCP: dial a plain master as host:port, without a \
          join string, or start the master without --plain"
     )]
     Encrypted,
-    /// Another release dials here.
+    /// The other end has another release.
     #[error(
         "{theirs} was offered, {} is spoken here; use the same release on both ends",
         ProtocolVersion::CURRENT
     )]
     UnsupportedVersion {
-        /// What the other end speaks.
+        /// The version of the other end.
         theirs: ProtocolVersion,
     },
-    /// The purpose is none of [`Purpose`].
+    /// The purpose is not one of [`Purpose`].
     #[error(
         "{purpose} is not a purpose of a connection in {}",
         ProtocolVersion::CURRENT
     )]
     UnknownPurpose {
-        /// What was sent.
+        /// The purpose that was sent.
         purpose: u8,
     },
     /// The reserved byte is not zero.
     #[error("the reserved byte of the preamble is not zero")]
     ReservedNotZero,
-    /// The edge has no lane, or not so many.
+    /// The edge has no lanes, or not that many.
     #[error("lane {lane} of {lanes} does not exist")]
     NoSuchLane {
-        /// Which lane was meant.
+        /// The number of the lane.
         lane: u16,
-        /// How many there are to be.
+        /// The number of lanes.
         lanes: u16,
     },
 }

@@ -1,4 +1,4 @@
-//! The answer to the first bytes of a connection, in a layout that never changes either.
+//! The answer to the first bytes of a connection, in a layout that never changes.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -10,19 +10,19 @@ use super::limits::REFUSAL_TEXT_MAX;
 use super::preamble::{MAGIC, PreambleError};
 use crate::id::ProtocolVersion;
 
-/// Length of the part of an encoded [`Reply`] that is always there.
+/// Length of the fixed part of an encoded [`Reply`].
 pub const REPLY_HEAD_BYTES: usize = 8;
 
-/// What the end that was dialled answers.
+/// The answer of the end that accepts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reply {
-    /// The connection is what the preamble said.
+    /// The connection is accepted for its purpose.
     Accepted,
-    /// The connection ends here, for this reason. At most [`REFUSAL_TEXT_MAX`] bytes travel; what is
-    /// longer is cut between two characters.
+    /// The connection ends, for this reason. At most [`REFUSAL_TEXT_MAX`] bytes are sent; a longer text is cut
+    /// between two characters.
     Refused(String),
-    /// As [`Refused`](Self::Refused), but for the moment only: the same connection may be wanted a
-    /// little later. Whoever dialled tries again, after a pause that grows, for as long as it cares to.
+    /// As [`Refused`](Self::Refused), but only for the moment: the same connection may be accepted a little later.
+    /// The end that dialled tries again, after a growing pause, until its own time limit.
     NotYet(String),
 }
 
@@ -51,7 +51,7 @@ impl Reply {
     }
 }
 
-/// As much of the text as may travel.
+/// The part of the text that fits.
 fn cut(text: &str) -> &str {
     (0..=REFUSAL_TEXT_MAX.min(text.len()))
         .rev()
@@ -59,7 +59,7 @@ fn cut(text: &str) -> &str {
         .unwrap_or_default()
 }
 
-/// The first eight bytes of a reply: they say how many more there are.
+/// The first eight bytes of a reply. They have the length of the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReplyHead {
     status: Status,
@@ -74,7 +74,7 @@ enum Status {
 }
 
 impl Status {
-    /// What a later version adds is a refusal for this one.
+    /// A status that a later version adds counts as a refusal.
     const fn from_byte(byte: u8) -> Self {
         match byte {
             0 => Self::Accepted,
@@ -85,13 +85,13 @@ impl Status {
 }
 
 impl ReplyHead {
-    /// Understands the first eight bytes. Read [`text_bytes`](Self::text_bytes) more and hand them to
+    /// Decodes the first eight bytes. Read [`text_bytes`](Self::text_bytes) more, and pass them to
     /// [`finish`](Self::finish).
     ///
-    /// A refusal is understood in every version of the protocol.
+    /// A refusal can be decoded in every version of the protocol.
     ///
     /// # Errors
-    /// Whoever answers does not speak pccl, or accepts in another version: close.
+    /// The other end does not speak pccl, or accepts in another version. Close the connection.
     pub fn decode(bytes: &[u8; REPLY_HEAD_BYTES]) -> Result<Self, ReplyError> {
         let mut fields = Fields::new(bytes);
         if fields.take() != MAGIC {
@@ -110,16 +110,16 @@ impl ReplyHead {
         Ok(Self { status, text_bytes })
     }
 
-    /// How many bytes of text follow.
+    /// Number of bytes of text that follow.
     #[must_use]
     pub fn text_bytes(self) -> usize {
         usize::from(self.text_bytes)
     }
 
-    /// The whole reply, with the text that followed.
+    /// The whole reply, with its text.
     ///
     /// # Errors
-    /// The text is not UTF-8, or not as long as announced: close.
+    /// The text is not UTF-8, or not as long as announced. Close the connection.
     pub fn finish(self, text: &[u8]) -> Result<Reply, ReplyError> {
         if text.len() != self.text_bytes() {
             return Err(ReplyError::TextLength);
@@ -133,28 +133,28 @@ impl ReplyHead {
     }
 }
 
-/// Why an answer to a preamble was not understood. The connection is of no use: close it.
+/// Why the answer to a preamble cannot be decoded. Close the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum ReplyError {
-    /// Something else than pccl listens there.
+    /// The other end does not speak pccl.
     #[error("whoever answered does not speak pccl; is the address right?")]
     WrongMagic,
-    /// Another release listens there, and takes this one for its own.
+    /// The other end has another release, and assumes the same of this one.
     #[error(
         "{theirs} is spoken there, {} here; use the same release on both ends",
         ProtocolVersion::CURRENT
     )]
     UnsupportedVersion {
-        /// What the other end speaks.
+        /// The version of the other end.
         theirs: ProtocolVersion,
     },
-    /// A connection that is accepted has no text.
+    /// A reply that accepts has no text.
     #[error("the answer accepts the connection and carries the text of a refusal")]
     TextWithoutRefusal,
-    /// The text is not as long as the head said.
+    /// The text is not as long as announced.
     #[error("the text of the refusal has another length than announced")]
     TextLength,
-    /// The text cannot be read.
+    /// The text is not UTF-8.
     #[error("the text of the refusal is not UTF-8")]
     TextNotUtf8,
 }

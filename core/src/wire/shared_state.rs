@@ -1,4 +1,4 @@
-//! What travels on a connection for shared state and on one for a probe, after their preambles.
+//! The bytes of a connection for shared state, and of a probe, after their preambles.
 
 use alloc::vec::Vec;
 
@@ -13,32 +13,30 @@ pub const STATE_RANGE_HEADER_BYTES: usize = 16;
 /// Length of the answer to a probe.
 pub const PROBE_ANSWER_BYTES: usize = 8;
 
-/// What the fetching end says, as often as it likes and without waiting for the answer to the one
-/// before: one control frame of at most [`STATE_REQUEST_MAX`](super::STATE_REQUEST_MAX) bytes.
+/// A request of the fetching end: one control frame of at most [`STATE_REQUEST_MAX`](super::STATE_REQUEST_MAX) bytes.
+/// It may send the next one without waiting for the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StateRequest {
-    /// The round of the plan. The serving end closes the connection where it is another.
+    /// The round of the plan. If it is another one, the serving end closes the connection.
     pub round: Round,
-    /// What to send, in this order: at least one range, at most
-    /// [`STATE_RANGES_MAX`](super::STATE_RANGES_MAX). The serving end closes the connection where one
-    /// of them does not exist.
+    /// The ranges to send, in this order: at least one, at most [`STATE_RANGES_MAX`](super::STATE_RANGES_MAX). If one
+    /// of them does not exist, the serving end closes the connection.
     pub ranges: Vec<StateRange>,
 }
 
-/// Bytes of an entry that follow one another: what is asked for, and, in a layout of its own, what the
-/// serving end says before it sends them.
+/// A range of bytes of an entry. It is part of a request, and, in a layout of its own, the header before the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StateRange {
     /// The entry: its position among the names in byte order.
     pub entry: EntryIndex,
-    /// How many bytes: at least one, at most [`STATE_RANGE_MAX`](super::STATE_RANGE_MAX).
+    /// Number of bytes: at least one, at most [`STATE_RANGE_MAX`](super::STATE_RANGE_MAX).
     pub length: u32,
-    /// How many bytes of the entry come before them.
+    /// Offset of the range in the entry.
     pub offset: u64,
 }
 
 impl StateRange {
-    /// The bytes to send in front of the content.
+    /// The bytes to send before the content.
     #[must_use]
     pub fn encode(&self) -> [u8; STATE_RANGE_HEADER_BYTES] {
         let mut bytes = [0; STATE_RANGE_HEADER_BYTES];
@@ -49,7 +47,7 @@ impl StateRange {
         bytes
     }
 
-    /// Understands a header. Every sixteen bytes are one.
+    /// Decodes a header. Any sixteen bytes are a valid header.
     #[must_use]
     pub fn decode(bytes: &[u8; STATE_RANGE_HEADER_BYTES]) -> Self {
         let mut fields = Fields::new(bytes);
@@ -60,10 +58,10 @@ impl StateRange {
         }
     }
 
-    /// Understands a header and compares it with what was asked for: the receiver takes nothing else.
+    /// Decodes a header and compares it with the requested range.
     ///
     /// # Errors
-    /// The other end sends something else: close the connection, it is of no more use.
+    /// The other end sends another range. Close the connection.
     pub fn decode_expecting(
         bytes: &[u8; STATE_RANGE_HEADER_BYTES],
         expected: Self,
@@ -77,7 +75,7 @@ impl StateRange {
     }
 }
 
-/// Other bytes are announced than were asked for. The connection is of no more use: close it.
+/// The header announces another range than was requested. Close the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error(
     "{} bytes of {} from {} on were expected, {} bytes of {} from {} on arrived",
@@ -85,23 +83,23 @@ impl StateRange {
     .arrived.length, .arrived.entry, .arrived.offset
 )]
 pub struct UnexpectedRange {
-    /// What the header says.
+    /// The range in the header.
     pub arrived: StateRange,
-    /// What was asked for.
+    /// The requested range.
     pub expected: StateRange,
 }
 
-/// How many single bytes the first lane of a probe begins with, each of which is answered.
+/// Number of single bytes at the start of a probe, on the first lane. Each is answered.
 pub const PROBE_PINGS: u8 = 3;
 
-/// What the receiving end of a probe says again and again: how many bytes have arrived on all lanes, without
+/// The repeated answer of the receiving end of a probe: the number of bytes that have arrived on all lanes, without
 /// preambles and pings.
 #[must_use]
 pub const fn encode_probe_answer(received: u64) -> [u8; PROBE_ANSWER_BYTES] {
     received.to_le_bytes()
 }
 
-/// Understands what the receiving end of a probe says, in bytes.
+/// Decodes the answer of the receiving end of a probe: a number of bytes.
 #[must_use]
 pub const fn decode_probe_answer(bytes: [u8; PROBE_ANSWER_BYTES]) -> u64 {
     u64::from_le_bytes(bytes)

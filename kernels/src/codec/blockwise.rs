@@ -1,7 +1,7 @@
-//! Frames of blocks: each block of up to 64 elements has a grid of its own and codes of 4 bits.
+//! Frames of blocks: each block of up to 64 elements has its own grid, and codes of 4 bits.
 //!
-//! A block is its two parameters and then its codes, two in a byte, the first one in the low half.
-//! An odd number of codes leaves the last half 0.
+//! A block consists of its two parameters and its codes, two in a byte, the first one in the low half. With an odd
+//! number of codes the last half is 0.
 
 use super::decoding::{self, lost, rarely, with_points};
 use super::extent::extent;
@@ -96,7 +96,7 @@ fn decode_block<E: Float>(encoded: &[u8], elements: &mut [E::Bytes]) {
     });
 }
 
-/// What [`encode`] would lose of each element; nothing where a block is not finite.
+/// The error of [`encode`] for each element. Zero if the block is not finite.
 #[inline(always)]
 pub(super) fn residual<E: Float>(elements: &[u8], residuals: &mut [u8]) {
     let elements = E::elements(elements).chunks(BLOCK);
@@ -119,7 +119,7 @@ fn grid<E: Float>(extent: Extent<E::Sum>) -> (Encoder<E::Sum>, Decoder<E::Sum>) 
     (grid.encoder(CODES), grid.decoder(CODES, E::GREATEST))
 }
 
-/// `encoded` has the length of a block, or of a part of one: the rest is left out.
+/// `encoded` has the length of a block, or of a part of one; the rest is left out.
 #[inline(always)]
 fn encode_block<E: Float>(elements: &[E::Bytes; BLOCK], encoded: &mut [u8]) {
     let Some((header, encoded)) = encoded.split_at_mut_checked(header_len::<E>()) else {
@@ -139,7 +139,7 @@ fn encode_block<E: Float>(elements: &[E::Bytes; BLOCK], encoded: &mut [u8]) {
     }
 }
 
-/// What a block's codes stand for, and the codes.
+/// The decoder of a block's codes, and the codes.
 #[inline(always)]
 fn split<E: Float>(encoded: &[u8], greatest: E::Sum) -> (Decoder<E::Sum>, &[u8]) {
     let (header, packed) = encoded
@@ -160,9 +160,9 @@ fn pack(codes: &[u8; BLOCK]) -> [u8; HALF] {
     packed
 }
 
-/// The codes of a block, one in a byte. Those that are not there are 0.
+/// The codes of a block, one in a byte. Missing ones are 0.
 ///
-/// Aligned, as vectors that lie across two cache lines take twice as long.
+/// It is aligned, because vectors across two cache lines take twice as long.
 #[repr(align(64))]
 struct Unpacked([u8; BLOCK]);
 
@@ -188,7 +188,7 @@ impl Unpacked {
     }
 }
 
-/// As far as both go.
+/// Copies as many elements as both have.
 #[inline(always)]
 fn copy<T: Copy>(from: &[T], into: &mut [T]) {
     for (into, from) in into.iter_mut().zip(from) {
@@ -196,7 +196,7 @@ fn copy<T: Copy>(from: &[T], into: &mut [T]) {
     }
 }
 
-/// The whole blocks and what is left.
+/// The whole blocks, and the rest.
 #[inline(always)]
 fn encoded_blocks<E: Float>(encoded: &[u8], blocks: usize) -> (&[u8], &[u8]) {
     encoded

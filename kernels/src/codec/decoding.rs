@@ -1,11 +1,10 @@
-//! The loops over the codes of one grid, however they lie in a frame.
+//! The loops over the codes of one grid, for every layout of a frame.
 
 use super::real::{Float, Real};
 use super::steps::Points;
 use crate::number::Number;
 
-/// Runs a loop with what codes stand for. Everything in it is once for usual grids and once for those
-/// that need care.
+/// Runs a loop with the points of a grid. Its body exists once for plain grids and once for those that need care.
 macro_rules! with_points {
     ($decoder:expr, |$points:ident| $run:expr) => {
         match $decoder {
@@ -16,7 +15,7 @@ macro_rules! with_points {
 }
 pub(super) use with_points;
 
-/// `sums[i] = codes[i] op own[i]`, as far as all of them go.
+/// `sums[i] = codes[i] op own[i]`, up to the shortest slice.
 #[inline(always)]
 pub(super) fn reduce<E: Float>(
     points: impl Points<E::Sum>,
@@ -30,7 +29,7 @@ pub(super) fn reduce<E: Float>(
     }
 }
 
-/// `elements[i] = codes[i]`, as far as both go.
+/// `elements[i] = codes[i]`, up to the shorter slice.
 #[inline(always)]
 pub(super) fn decode<E: Float>(
     points: impl Points<E::Sum>,
@@ -42,14 +41,14 @@ pub(super) fn decode<E: Float>(
     }
 }
 
-/// A loop that is needed so rarely that it is enough to have it once for all instruction sets.
+/// A loop that is needed so rarely that one version for all instruction sets is enough.
 #[cold]
 #[inline(never)]
 pub(super) fn rarely(run: impl FnOnce()) {
     run();
 }
 
-/// What is lost of an element; nothing where a frame (or block) is not finite.
+/// The error of an element. Zero if its frame (or block) is not finite.
 #[inline(always)]
 pub(super) fn lost<R: Real>(value: R, decoded: R, finite: bool) -> R {
     if finite { value - decoded } else { R::ZERO }

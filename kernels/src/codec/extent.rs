@@ -1,12 +1,12 @@
-//! The least and the greatest of many elements.
+//! The smallest and the largest of many elements.
 
 use super::grid::Extent;
 use super::real::{Float, Real};
 
-/// Of no elements: a single 0.
+/// Without elements, both are 0.
 ///
-/// The comparisons are those of integers: of floats, whose minimum has two answers for zeros of
-/// different sign and more for NaN, a loop like this would not become SIMD code.
+/// The comparisons are those of integers. With floats, whose minimum has two answers for zeros of different sign and
+/// more for NaN, such a loop would not compile to SIMD code.
 #[inline(always)]
 pub(super) fn extent<E: Float>(elements: &[E::Bytes]) -> Extent<E::Sum> {
     let first = match elements.first() {

@@ -3,20 +3,20 @@
 use super::real::Real;
 use super::steps::{CarefulSteps, Decoder, Encoder, Points, Steps};
 
-/// How the grid of a frame is laid.
+/// The kind of a frame's grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// From the least element to the greatest.
+    /// From the smallest element to the largest.
     MinMax,
-    /// Likewise, after widening to contain 0, which is one of its points.
+    /// As `MinMax`, but widened to contain 0, which is one of its points.
     ZeroPoint,
 }
 
-/// The codes that a grid has.
+/// The codes of a grid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Codes {
     pub(crate) least: i32,
-    /// The greatest less the least.
+    /// The largest code minus the smallest.
     pub(crate) levels: i32,
 }
 
@@ -27,16 +27,16 @@ impl Codes {
     }
 }
 
-/// The least and the greatest of some elements.
+/// The smallest and the largest of some elements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent<R> {
     pub(crate) lo: R,
     pub(crate) hi: R,
-    /// None of the elements is infinite or NaN.
+    /// Whether no element is infinite or NaN.
     pub(crate) finite: bool,
 }
 
-/// What a frame's parameters say.
+/// The grid that a frame's parameters describe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grid<R> {
     offset: R,
@@ -84,7 +84,7 @@ impl<R: Real> Grid<R> {
         }
     }
 
-    /// The grid that [`parameters`](Self::parameters) were taken from; they may be any numbers.
+    /// The grid of these [`parameters`](Self::parameters), which may be any numbers.
     #[inline(always)]
     pub(crate) fn from_parameters(kind: Kind, codes: Codes, parameters: [R; 2]) -> Self {
         let levels = R::from_i32(codes.levels);
@@ -119,9 +119,9 @@ impl<R: Real> Grid<R> {
         }
     }
 
-    /// For elements of which `greatest` is the greatest finite one.
+    /// The decoder for elements whose largest finite value is `greatest`.
     ///
-    /// Blocks are so short that it counts how long this takes, where nothing is near the ends.
+    /// Blocks are so short that the time of this function matters if no point is near the ends.
     #[inline(always)]
     pub(crate) fn decoder(self, codes: Codes, greatest: R) -> Decoder<R> {
         // The product is exact, as `scale` has few bits, or overflows, which shows at the ends. (Where

@@ -1,4 +1,4 @@
-//! What is done with frames: one loop for each job, kind of frame, element type and instruction set.
+//! Operations on frames: one loop for each operation, kind of frame, element type and instruction set.
 
 use super::grid::Kind;
 use super::real::{Code, Float};
@@ -7,7 +7,7 @@ use crate::element::Op;
 use crate::isa::{Isa, run, run_op};
 use crate::number::Number;
 
-/// Something to do with a frame, for every kind of frame.
+/// An operation on a frame, for every kind of frame.
 pub(crate) trait Job {
     fn linear<E: Float, C: Code>(self, isa: Isa, kind: Kind);
     fn blockwise<E: Float>(self, isa: Isa);

@@ -65,7 +65,7 @@ pub(super) fn decode<E: Float, C: Code>(kind: Kind, encoded: &[u8], elements: &m
     });
 }
 
-/// What [`encode`] would lose of each element; nothing where a frame is not finite.
+/// The error of [`encode`] for each element. Zero if the frame is not finite.
 #[inline(always)]
 pub(super) fn residual<E: Float, C: Code>(kind: Kind, elements: &[u8], residuals: &mut [u8]) {
     let elements = E::elements(elements);

@@ -5,7 +5,7 @@ use std::ops::{Add, Div, Mul, Sub};
 use crate::half::{Bf16, F16};
 use crate::number::Number;
 
-/// A float to calculate with: `f32` or `f64`.
+/// A float type for computations: `f32` or `f64`.
 pub(crate) trait Real:
     Number
     + PartialOrd
@@ -96,9 +96,9 @@ macro_rules! power_of_two {
 real!(f32, u32, tiny: -90, lift: 80);
 real!(f64, u64, tiny: -900, lift: 500);
 
-/// A type of elements that are quantized.
+/// A type of elements that can be quantized.
 pub(crate) trait Float: Number {
-    /// In which sums of such elements run.
+    /// The type of their sums.
     type Sum: Real;
     /// A signed integer in the order of the elements. NaN lies beyond the infinities.
     type Key: Copy + Ord;
@@ -191,7 +191,7 @@ macro_rules! half {
 half!(F16, greatest: 0x477F_E000);
 half!(Bf16, greatest: 0x7F7F_0000);
 
-/// An integer that stands for a float.
+/// An integer type for codes.
 pub(crate) trait Code: Number {
     /// The least code.
     const LEAST: i32;

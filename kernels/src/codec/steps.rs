@@ -1,4 +1,4 @@
-//! From numbers to codes and back, on a grid.
+//! Conversions between numbers and codes, on a grid.
 
 use super::real::Real;
 
@@ -9,7 +9,7 @@ fn clamp<R: Real>(value: R, low: R, high: R) -> R {
     if value < high { value } else { high }
 }
 
-/// From numbers to codes.
+/// Converts numbers to codes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Encoder<R> {
     pub(super) lift: R,
@@ -21,7 +21,7 @@ pub(crate) struct Encoder<R> {
 }
 
 impl<R: Real> Encoder<R> {
-    /// The low bits of the code of `value`: the nearest one, of two equally near ones the even.
+    /// The low bits of the code nearest to `value`; of two equally near ones, the even one.
     #[inline(always)]
     pub(crate) fn code(self, value: R) -> u16 {
         let steps = (value * self.lift - self.offset) * self.inverse;
@@ -29,12 +29,12 @@ impl<R: Real> Encoder<R> {
     }
 }
 
-/// From codes to numbers.
+/// Converts codes to numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Decoder<R> {
     /// The whole grid is inside the range of the elements, its ends excluded.
     Plain(Steps<R>),
-    /// Part of it may be at an end or beyond, or nothing is a number.
+    /// Part of the grid may be at an end or beyond, or it is NaN.
     Careful(CarefulSteps<R>),
 }
 
@@ -44,11 +44,11 @@ pub(crate) struct Steps<R> {
     pub(super) offset: R,
 }
 
-/// Calculates in smaller numbers and keeps rounding from making a number infinite.
+/// Computes in smaller numbers, and prevents rounding from making a number infinite.
 ///
-/// The outermost points may lie beyond the greatest finite element, by up to the distance of two,
-/// although no element did: they become that greatest one, not infinity. Where they lie farther out,
-/// sums were encoded that the elements' type does not hold, and all points stay where they are.
+/// The outermost points may exceed the largest finite element by up to the distance of two points, although no
+/// element did. They become that largest element, not infinity. If they exceed it further, the frame holds sums that
+/// the elements' type cannot represent, and all points stay unchanged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CarefulSteps<R> {
     pub(super) lowered: Steps<R>,
@@ -56,7 +56,7 @@ pub(crate) struct CarefulSteps<R> {
     pub(super) high: R,
 }
 
-/// What codes stand for.
+/// The values of codes.
 pub(crate) trait Points<R>: Copy {
     fn value(self, code: i32) -> R;
 }

@@ -1,8 +1,8 @@
-//! Who is inside, who waits outside, and who gives way: a plain value that knows no sockets.
+//! The accepted connections, those that wait outside, and those that have to give way: a plain value without sockets.
 //!
-//! After every change [`Room::next_turn`] says who is let in, until it says nobody: whoever waits then
-//! has no place. Among those who wait the address with the fewest strangers inside goes first, and of
-//! one address the first who came.
+//! After every change, [`Room::next_turn`] returns the next connection to accept, until it returns `None`: the
+//! remaining ones have no place. Among the waiting connections, those of the address with the fewest accepted
+//! strangers come first; of one address, the first that arrived.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,41 +14,41 @@ use tokio::time::Instant;
 use crate::limits::Limits;
 use crate::pulse::Pulse;
 
-/// Names a connection, in the order of arrival.
+/// Identifies a connection, in the order of arrival.
 pub(super) type ArrivalNumber = u64;
 
-/// Everybody who is inside or waits.
+/// All connections that are accepted or wait.
 #[derive(Debug)]
 pub(super) struct Room {
     limits: Limits,
     next: ArrivalNumber,
     inside: BTreeMap<ArrivalNumber, Guest>,
-    /// Of those inside: who is not a newcomer.
+    /// Number of accepted connections that are not newcomers.
     strangers: usize,
     waiting: BTreeMap<ArrivalNumber, Origin>,
-    /// Addresses of which somebody is inside or waits.
+    /// Addresses with a connection that is accepted or waits.
     origins: BTreeMap<Origin, Tally>,
 }
 
-/// Somebody inside.
+/// An accepted connection.
 #[derive(Debug)]
 struct Guest {
     origin: Origin,
     stage: Stage,
 }
 
-/// How far somebody inside has come.
+/// The stage of an accepted connection.
 #[derive(Debug)]
 enum Stage {
-    /// May still have to give way.
+    /// May have to give way.
     Stranger(Arc<Pulse>),
-    /// Has said hello, and waits for the machine's word. Counts as a stranger.
+    /// Has said hello, and waits for the machine's answer. Counts as a stranger.
     Greeted,
     /// Registered and not admitted.
     Newcomer,
 }
 
-/// What one address has.
+/// The connections of one address.
 #[derive(Debug, Default)]
 struct Tally {
     strangers: usize,
@@ -56,16 +56,16 @@ struct Tally {
     waiting: BTreeSet<ArrivalNumber>,
 }
 
-/// What becomes of somebody who has arrived.
+/// The decision about a new connection.
 #[derive(Debug)]
 pub(super) enum Decision {
-    /// Waits for its turn. Somebody else may have lost its place outside.
+    /// It waits for its turn. Another connection may have lost its place outside.
     Waits { instead_of: Option<ArrivalNumber> },
-    /// Is turned away.
+    /// It is refused.
     TurnedAway(Full),
 }
 
-/// Why somebody is turned away. The text is for whoever dialled.
+/// Why a connection is refused. The text is for its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Full {
     #[error(
@@ -98,7 +98,7 @@ impl Room {
         }
     }
 
-    /// Somebody comes from there, under the number that it returns.
+    /// A connection arrives from this address. It gets the returned number.
     pub(super) fn arrive(&mut self, origin: Origin) -> (ArrivalNumber, Decision) {
         let number = self.next;
         self.next += 1;
@@ -126,7 +126,7 @@ impl Room {
         (number, Decision::Waits { instead_of })
     }
 
-    /// The latest of the address of which most wait, if more than so many do.
+    /// The latest connection of the address with the most waiting ones, if it has more than `than`.
     fn latest_of_the_most(&self, than: usize) -> Option<ArrivalNumber> {
         let most = self
             .origins
@@ -136,7 +136,7 @@ impl Room {
         latest.filter(|_| most.waiting.len() > than)
     }
 
-    /// Lets in whoever has its turn, if there is a place for anybody who waits.
+    /// Accepts the next connection in turn, if there is a place for one that waits.
     pub(super) fn next_turn(&mut self) -> Option<(ArrivalNumber, Arc<Pulse>)> {
         if self.waiting.is_empty() || self.is_full() {
             return None;
@@ -159,7 +159,7 @@ impl Room {
         Some((number, pulse))
     }
 
-    /// The stranger has said hello: it need not give way any more.
+    /// The stranger has said hello, and need not give way any more.
     pub(super) fn greeted(&mut self, number: ArrivalNumber) {
         if let Some(guest) = self.inside.get_mut(&number)
             && matches!(guest.stage, Stage::Stranger(_))
@@ -168,7 +168,7 @@ impl Room {
         }
     }
 
-    /// The stranger is a newcomer from here on.
+    /// From here on, the stranger is a newcomer.
     pub(super) fn registered(&mut self, number: ArrivalNumber) {
         if let Some(Guest { origin, stage }) = self.inside.get_mut(&number)
             && !matches!(stage, Stage::Newcomer)
@@ -181,7 +181,7 @@ impl Room {
         }
     }
 
-    /// Forgets somebody, inside or outside, who is gone or admitted.
+    /// Removes a connection that is gone or admitted.
     pub(super) fn leave(&mut self, number: ArrivalNumber) {
         let guest = self.inside.remove(&number);
         let waited = self.waiting.remove(&number);
@@ -203,7 +203,7 @@ impl Room {
         }
     }
 
-    /// Why somebody who waits has waited in vain.
+    /// Why a waiting connection has waited in vain.
     pub(super) fn reason(&self, number: ArrivalNumber) -> Full {
         let origin = self.waiting.get(&number);
         let newcomers = origin
@@ -217,8 +217,8 @@ impl Room {
         }
     }
 
-    /// Who has to give way so that somebody who waits can be let in, and from when on. `None`: nobody
-    /// waits, or there is nobody who could make room.
+    /// The connection that has to give way so that a waiting one can be accepted, and when. `None` if no connection
+    /// waits, or if none can make room.
     pub(super) fn next_to_give_way(&self) -> Option<(Instant, ArrivalNumber)> {
         if self.waiting.is_empty() {
             return None;
@@ -251,13 +251,13 @@ impl Room {
         self.strangers >= self.limits.strangers_max
     }
 
-    /// May the address have one more stranger?
+    /// Whether the address may have one more stranger.
     fn has_place(&self, tally: &Tally) -> bool {
         tally.strangers < self.limits.strangers_per_address_max
             && tally.strangers + tally.newcomers < self.limits.newcomers_per_address_max
     }
 
-    /// Would the address have a place in an empty room?
+    /// Whether the address would have a place in an empty room.
     fn has_turn(&self, tally: &Tally) -> bool {
         !tally.waiting.is_empty() && self.has_place(tally)
     }

@@ -1,5 +1,5 @@
-//! Handshakes of those who dial: side by side, so that a slow one holds up nobody, and bounded in number
-//! and in time, because anybody can begin one.
+//! Handshakes of incoming connections. They run concurrently, so a slow one delays no other. Their number and time
+//! are limited, because everybody can start one.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use super::config::Configs;
 use super::handshake::{HANDSHAKE_RECORD, answer};
 use crate::lane;
 
-/// How long a handshake may take, from the moment at which the connection is accepted.
+/// How long a handshake may take after the connection was accepted.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
-/// Handshakes at a time. Of more the oldest of the address with the most gives way.
+/// Maximum number of concurrent handshakes. Beyond it, the oldest one of the address with the most is dropped.
 const HANDSHAKES_MAX: usize = 256;
 
-/// Connections that have been accepted and have not proved anything yet.
+/// Accepted connections whose handshake has not ended.
 pub(crate) struct Acceptor {
     configs: Arc<Configs>,
     shaking: JoinSet<Result<Incoming, LaneError>>,
@@ -39,7 +39,7 @@ impl Acceptor {
         }
     }
 
-    /// Begins the handshake of a connection. Has to be called inside a tokio runtime.
+    /// Starts the handshake of a connection. Must be called in a tokio runtime.
     pub(crate) fn begin(&mut self, stream: TcpStream, from: SocketAddr) {
         let configs = Arc::clone(&self.configs);
         let shaking = self.shaking.spawn(async move {
@@ -54,8 +54,7 @@ impl Acceptor {
         }
     }
 
-    /// The next connection whose handshake has ended. `Pending` where there is none, also where none has
-    /// begun.
+    /// The next connection whose handshake has ended. `Pending` if there is none, even if no handshake runs.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, LaneError>> {
         loop {
             match self.shaking.poll_join_next(cx) {
@@ -68,7 +67,7 @@ impl Acceptor {
     }
 }
 
-/// [`LaneError::Closed`] would say that the listener has ended, which nobody who dials may bring about.
+/// [`LaneError::Closed`] would mean that the listener has ended, which a remote peer must not be able to cause.
 fn of_one_connection(error: LaneError) -> LaneError {
     match error {
         LaneError::Closed => LaneError::Reset,
@@ -76,8 +75,8 @@ fn of_one_connection(error: LaneError) -> LaneError {
     }
 }
 
-/// A connection that does not begin as TLS does becomes a lane that proves nothing, so that whoever
-/// accepts it can say so in words that its other end reads.
+/// A connection that does not start with TLS becomes a lane that proves nothing, so that its user can send the other
+/// end a readable refusal.
 async fn receive(stream: TcpStream, configs: &Configs) -> Result<Lane, LaneError> {
     let mut first = [0];
     let read = stream.peek(&mut first).await;

@@ -8,20 +8,20 @@ use pccl_core::transport::LaneError;
 use pccl_trust::{KeyPair, client_config, server_config};
 use rustls::{ClientConfig, ServerConfig};
 
-/// Who this process is where nobody has said.
+/// The configurations of the process's own key, used if none was set.
 static OF_PROCESS: OnceLock<Result<Configs, LaneError>> = OnceLock::new();
 
-/// A key pair.
+/// The source of the key pair.
 #[derive(Clone, Default)]
 pub(crate) enum Keys {
     /// The process's own.
     #[default]
     OfProcess,
-    /// One that was given.
+    /// One that the user has set.
     Given(Arc<Result<Configs, LaneError>>),
 }
 
-/// What is made of a key pair once, for all connections.
+/// The configurations of a key pair, made once for all connections.
 #[derive(Clone)]
 pub(crate) struct Configs {
     pub(crate) own: Identity,
@@ -30,12 +30,12 @@ pub(crate) struct Configs {
 }
 
 impl Keys {
-    /// A given key pair.
+    /// Uses this key pair.
     pub(crate) fn of(pair: &KeyPair) -> Self {
         Self::Given(Arc::new(Configs::new(pair)))
     }
 
-    /// The configurations that hold it.
+    /// The configurations for the key pair.
     pub(crate) fn configs(&self) -> Result<&Configs, LaneError> {
         let configs = match self {
             Self::OfProcess => OF_PROCESS.get_or_init(Configs::of_process),

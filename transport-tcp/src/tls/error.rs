@@ -1,29 +1,29 @@
-//! What is wrong with the bytes of the other end: what it is told, and what the lane says.
+//! Errors in the bytes of the other end: the alert that it is sent, and the error of the lane.
 
 use pccl_core::transport::LaneError;
 use rustls::{AlertDescription, Error};
 
-/// Why a session cannot go on.
+/// Why a session cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TlsError {
-    /// A record was changed, repeated, left out or made by somebody else.
+    /// A record was changed, repeated, left out or made by a third party.
     Forged,
     /// A record is longer than TLS allows.
     TooLong,
-    /// A record or message that has no place here.
+    /// A record or message that is not permitted at this point.
     Unexpected,
-    /// A message that cannot be read.
+    /// A message that cannot be decoded.
     Unreadable,
-    /// A message with a value that means nothing.
+    /// A message with an invalid value.
     Illegal,
-    /// The other end has said why it cannot go on.
+    /// The other end has sent this alert.
     Told(AlertDescription),
-    /// The fault is on this side.
+    /// An internal error of this end.
     Internal,
 }
 
 impl TlsError {
-    /// What to tell the other end, where it is not the one that has spoken.
+    /// The alert for the other end. `None` if the other end has sent one.
     pub(super) const fn alert(self) -> Option<AlertDescription> {
         match self {
             Self::Forged => Some(AlertDescription::BadRecordMac),
@@ -36,7 +36,7 @@ impl TlsError {
         }
     }
 
-    /// What the lane says.
+    /// The error of the lane.
     pub(super) fn lane_error(self) -> LaneError {
         match self {
             Self::Told(why) => super::handshake::lane_error(&Error::AlertReceived(why)),

@@ -1,7 +1,7 @@
-//! From a connection to a lane: the handshake of either end, and what it proves.
+//! The handshake of either end, from a connection to a lane.
 //!
-//! The handshake is rustls'. It is given one record at a time and no byte more, so that where it ends what
-//! follows is in one place, still encrypted, and the first record of it is the first under new keys.
+//! rustls does the handshake. It gets one record at a time and not a byte more. So at the end of the handshake all
+//! following bytes are in one place, still encrypted, and start with the first record under the new keys.
 
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use super::secrets::{Overheard, TrafficSecret};
 use super::session::Session;
 use crate::error::lane_error as socket_error;
 
-/// What the first byte of every TLS connection says: a handshake record (RFC 8446, section 5.1).
+/// The first byte of every TLS connection: the type of a handshake record (RFC 8446, section 5.1).
 pub(super) const HANDSHAKE_RECORD: u8 = 0x16;
 
 /// The handshake of the end that dials. It has no time limit of its own.
@@ -52,7 +52,7 @@ pub(crate) async fn dial(
     }
 }
 
-/// The handshake of the end that was dialled. Any key will do: who is welcome is decided above.
+/// The handshake of the end that accepts. It takes any key: the caller decides who is admitted.
 pub(super) async fn answer(stream: TcpStream, configs: &Configs) -> Result<Lane, LaneError> {
     let secrets = Arc::new(Overheard::default());
     let mut config = (*configs.server).clone();
@@ -63,7 +63,7 @@ pub(super) async fn answer(stream: TcpStream, configs: &Configs) -> Result<Lane,
     handshake.shake_hands(configs.own).await
 }
 
-/// A handshake that goes on.
+/// A handshake in progress.
 struct Handshake {
     rx: OwnedReadHalf,
     tx: OwnedWriteHalf,
@@ -98,7 +98,7 @@ impl Handshake {
         Ok(lane.with_proof(Some(proven(own, &established))))
     }
 
-    /// Both ends have proved who they are, as far as this end can tell.
+    /// Runs the handshake until both ends have proved their keys, as far as this end can tell.
     async fn complete(&mut self) -> Result<(), LaneError> {
         loop {
             self.flush().await?;
@@ -145,7 +145,7 @@ impl Handshake {
         }
     }
 
-    /// How many bytes the next record has, as far as it says so.
+    /// The length of the next record, if its header has arrived.
     fn record_bytes(&self) -> Option<usize> {
         let rest = self.read_buffer.rest();
         let (header, _) = rest.split_first_chunk::<HEADER_BYTES>()?;
@@ -153,7 +153,7 @@ impl Handshake {
         Some(HEADER_BYTES + usize::from(u16::from_be_bytes([high, low])))
     }
 
-    /// Of a record that is too long nothing more is waited for.
+    /// Whether a whole record is here. A record that is too long counts as whole, so that it is rejected at once.
     fn has_record(&self) -> bool {
         let bytes = self.record_bytes();
         bytes.is_some_and(|bytes| bytes > RECORD_MAX || bytes <= self.read_buffer.rest().len())
@@ -183,7 +183,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// What follows is ours: records under the secrets of this handshake.
+    /// The lane after the handshake, with records under its secrets.
     fn into_lane(self) -> Result<Lane, TlsError> {
         let suite = self.connection.negotiated_cipher_suite();
         let suite = suite.ok_or(TlsError::Internal)?;
@@ -228,7 +228,7 @@ impl Write for Socket<'_> {
     }
 }
 
-/// What a failure of TLS means for a lane.
+/// The lane error for a failure of TLS.
 pub(super) fn lane_error(error: &Error) -> LaneError {
     match error {
         Error::InvalidMessage(

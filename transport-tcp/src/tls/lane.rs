@@ -1,4 +1,4 @@
-//! The two halves of an encrypted lane, and the task that sends what the socket had no room for.
+//! The two halves of an encrypted lane, and the task that sends the bytes for which the socket had no room.
 
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -33,9 +33,9 @@ pub(super) fn split(session: Session, half: OwnedReadHalf, reader: RecordReader)
     Lane::new(Box::new(tx), Box::new(rx))
 }
 
-/// A caller that has nothing more to send does not come back: what is encrypted and not yet sent is sent
-/// here. Ends, with goodbye, when the sending half has been dropped. The receiving half keeps the session: by
-/// then it keeps no memory for sending.
+/// Sends encrypted bytes that were not sent yet. The caller does not do it, because it does not call again after its
+/// last bytes. Ends with close_notify when the sending half has been dropped. The receiving half keeps the session,
+/// but no memory for sending.
 pub(super) async fn send_what_is_left(session: Arc<Session>, mut ends: oneshot::Receiver<()>) {
     loop {
         tokio::select! {

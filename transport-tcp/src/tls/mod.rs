@@ -1,21 +1,21 @@
-//! Lanes over TLS 1.3: the same connections, encrypted, on which both ends prove their keys.
+//! Lanes over TLS 1.3: encrypted TCP connections on which both ends prove their keys.
 //!
-//! The handshake is rustls'. The records behind it are sealed and opened here, in one pass between the
-//! caller's memory and the socket's buffers: rustls copies each twice more, which took more time than the
+//! rustls does the handshake. The records after it are sealed and opened here, in one pass between the caller's
+//! memory and the buffers of the socket. rustls would copy each record twice more, which took more time than the
 //! encryption.
 //!
 //! | file | what it is for |
 //! |---|---|
-//! | `config` | this process's key, and what both ends are configured with |
+//! | `config` | this process's key, and the TLS configurations of both ends |
 //! | `handshake` | from a connection to a lane |
-//! | `secrets` | what a handshake leaves, and the keys that are made of it |
-//! | `record` | a record is sealed, or opened |
-//! | `record_writer`, `record_reader` | the two directions of a session, apart from the socket |
-//! | `read_buffer` | what has been read and not yet been opened |
-//! | `error` | what is wrong with what the other end sent |
+//! | `secrets` | the traffic secrets of a handshake, and their keys |
+//! | `record` | sealing and opening one record |
+//! | `record_writer`, `record_reader` | the two directions of a session, without the socket |
+//! | `read_buffer` | ciphertext that was read and is not opened yet |
+//! | `error` | errors in what the other end sent |
 //! | `session` | the session of a connection, which both halves of a lane share |
 //! | `lane` | the two halves |
-//! | `acceptor` | handshakes of those who dial, side by side |
+//! | `acceptor` | concurrent handshakes of incoming connections |
 
 mod acceptor;
 mod config;

@@ -1,4 +1,4 @@
-//! Ciphertext that has been read from a socket and not yet been opened. Bounded: what is read at a time is.
+//! Ciphertext that was read from a socket and is not opened yet. Its size is bounded.
 
 use std::io;
 use std::pin::Pin;
@@ -9,35 +9,35 @@ use tokio::net::tcp::OwnedReadHalf;
 
 use super::record::RECORD_MAX;
 
-/// Bytes at first: a record, and some more.
+/// Initial size: one record and some more.
 const BYTES_MIN: usize = 20 << 10;
 
-/// Bytes at last, where the socket has always had as much as there was room for: a frame of the data path, and
-/// the next one's beginning. More would leave a core's caches before it is opened.
+/// Maximum size, used if the socket always had as much as there was room for: a frame of the data path, and the start
+/// of the next one. More would leave a core's caches before it is opened.
 const BYTES_MAX: usize = 320 << 10;
 
-/// Ciphertext, in the order in which it came.
+/// Ciphertext, in the order of its arrival.
 #[derive(Default)]
 pub(super) struct ReadBuffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    /// The last call filled all the room that it was given.
+    /// Whether the last read filled all of its room.
     is_scarce: bool,
 }
 
 impl ReadBuffer {
-    /// What is here.
+    /// The bytes that are here.
     pub(super) fn rest(&self) -> &[u8] {
         self.bytes.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// As [`rest`](Self::rest), to be opened where it is.
+    /// As [`rest`](Self::rest), to be opened in place.
     pub(super) fn rest_mut(&mut self) -> &mut [u8] {
         self.bytes.get_mut(self.start..self.end).unwrap_or_default()
     }
 
-    /// The first bytes are of no more use.
+    /// Removes the first bytes.
     pub(super) fn consume(&mut self, bytes: usize) {
         self.start = self.end.min(self.start + bytes);
         if self.start == self.end {
@@ -45,15 +45,15 @@ impl ReadBuffer {
         }
     }
 
-    /// Gives memory back, if nothing is here.
+    /// Frees the memory if the buffer is empty.
     pub(super) fn release(&mut self) {
         if self.start == self.end {
             *self = Self::default();
         }
     }
 
-    /// Reads what the socket has, as much as there is room for. `Ok(false)`: the stream has ended. Less than
-    /// a whole record may be here.
+    /// Reads from the socket as much as there is room for. `Ok(false)` if the stream has ended. Afterwards the buffer
+    /// may hold less than one record.
     pub(super) fn poll_fill(
         &mut self,
         cx: &mut Context<'_>,
@@ -90,7 +90,7 @@ impl ReadBuffer {
         self.is_scarce = self.end == self.bytes.len();
     }
 
-    /// Puts bytes here as if they had been read.
+    /// Appends bytes as if they had been read.
     #[cfg(test)]
     pub(super) fn put(&mut self, mut bytes: &[u8]) -> usize {
         let read = io::Read::read(&mut bytes, self.room()).unwrap();

@@ -1,16 +1,16 @@
-//! Records of TLS 1.3 (RFC 8446, section 5): a header, and behind it the content, its type and padding,
-//! encrypted. Each is sealed or opened in one pass, out of the caller's memory into a buffer or back.
+//! Records of TLS 1.3 (RFC 8446, section 5): a header, then content, content type and padding, encrypted. Each record
+//! is sealed or opened in one pass, from the caller's memory into a buffer or back.
 //!
 //! | part | bytes |
 //! |---|---|
-//! | header: type 23, version 0x0303, length of what follows | 1 + 2 + 2 |
+//! | header: type 23, version 0x0303, length of the rest | 1 + 2 + 2 |
 //! | content | 0 to 16384 |
-//! | what the content is | 1 |
+//! | type of the content | 1 |
 //! | padding: zeros | 0 or more |
 //! | tag of the cipher | 16 |
 //!
-//! The header is authenticated with the content, and the place of a record in its direction with the nonce:
-//! a record that was changed, repeated, left out or moved does not open.
+//! The tag authenticates the header with the content, and the nonce is the position of the record in its direction.
+//! So a record that was changed, repeated, left out or moved does not open.
 
 use aws_lc_rs::aead::Aad;
 
@@ -20,46 +20,45 @@ use super::secrets::{RecordKey, TrafficSecret};
 /// Bytes of a header.
 pub(super) const HEADER_BYTES: usize = 5;
 
-/// Most content of a record.
+/// Maximum number of bytes of content in a record.
 pub(super) const CONTENT_MAX: usize = 1 << 14;
 
 /// Bytes of a tag.
 const TAG_BYTES: usize = 16;
 
-/// Bytes behind the content: what it is, and the tag.
+/// Bytes after the content: its type, and the tag.
 const TRAILER_BYTES: usize = 1 + TAG_BYTES;
 
-/// What a record without padding has beside its content.
+/// Bytes of a record without padding, less its content.
 pub(super) const OVERHEAD_BYTES: usize = HEADER_BYTES + TRAILER_BYTES;
 
-/// Most bytes behind a header: the content and what may come with it.
+/// Maximum number of bytes after a header: the content, and 256 bytes for the rest.
 const BODY_MAX: usize = CONTENT_MAX + 256;
 
-/// The longest record.
+/// Bytes of the longest record.
 pub(super) const RECORD_MAX: usize = HEADER_BYTES + BODY_MAX;
 
-/// Of every encrypted record, on the outside.
+/// The outer type of every encrypted record.
 const OUTER: u8 = Content::Data as u8;
 
-/// What a record holds.
+/// Type of the content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
-    /// A word about the session itself.
+    /// A message about the session itself.
     Alert = 21,
-    /// A message that is usually part of a handshake.
+    /// A message of the handshake protocol.
     Handshake = 22,
-    /// What was sent.
+    /// Application data.
     Data = 23,
 }
 
-/// A header as it came.
+/// A header as it was received.
 pub(super) type Header = [u8; HEADER_BYTES];
 
-/// How many bytes the record has that begins here, its header included. `None`: not all of the header is
-/// here.
+/// The length in bytes of the record at the start of `bytes`, header included. `None` if its header is incomplete.
 ///
 /// # Errors
-/// It is no encrypted record, or one of a length that cannot be.
+/// The record is not encrypted, or its length is invalid.
 pub(super) fn length_of(bytes: &[u8]) -> Result<Option<usize>, TlsError> {
     let Some((header, _)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         return Ok(None);
@@ -90,7 +89,7 @@ impl Sealer {
         })
     }
 
-    /// The key has room for one more record: that which says that the next key is used.
+    /// Whether the key is used up except for one record, which announces the next key.
     pub(super) const fn is_worn(&self) -> bool {
         self.key.sequence.saturating_add(1) >= self.records_max
     }
@@ -118,7 +117,7 @@ impl Sealer {
         sealed.map_err(|_| TlsError::Internal)
     }
 
-    /// As [`seal`](Self::seal), of content that is in its place behind the header.
+    /// As [`seal`](Self::seal), for content that is already in its place after the header.
     pub(super) fn seal_in_place(
         &mut self,
         content: Content,
@@ -143,7 +142,7 @@ impl Sealer {
     }
 }
 
-/// Writes the header of a record that fills `record`.
+/// Writes the header of a record that fills `record`, and splits the record.
 fn parts_of(record: &mut [u8]) -> Result<(&Header, &mut [u8], &mut [u8]), TlsError> {
     let parts = record.split_first_chunk_mut::<HEADER_BYTES>();
     let (header, rest) = parts.ok_or(TlsError::Internal)?;
@@ -180,7 +179,7 @@ impl Opener {
         Ok(())
     }
 
-    /// Opens a whole record where it is. The content is behind the header then.
+    /// Opens a whole record in place. Afterwards the content is behind the header.
     pub(super) fn open_in_place(
         &mut self,
         record: &mut [u8],
@@ -192,14 +191,14 @@ impl Opener {
         content_of(opened.map_err(|_| TlsError::Forged)?)
     }
 
-    /// Whether a record can be opened straight to a room: the room takes the content and what is behind it,
-    /// but for the tag.
+    /// Whether a record can be opened directly into `room`: the room must hold the content, its type and its padding,
+    /// but not the tag.
     pub(super) const fn fits(record: &[u8], room: &[u8]) -> bool {
         record.len() <= HEADER_BYTES + TAG_BYTES + room.len()
     }
 
-    /// Opens a whole record to the front of a room. Where it [`fits`](Self::fits) only; of what is behind
-    /// the content some bytes are overwritten.
+    /// Opens a whole record into the front of a room. Only if it [`fits`](Self::fits). Some bytes of the room behind
+    /// the content are overwritten.
     pub(super) fn open_to(
         &mut self,
         record: &[u8],
@@ -218,7 +217,7 @@ impl Opener {
     }
 }
 
-/// What an opened record holds, and how many bytes of it.
+/// The type of the content of an opened record, and its length in bytes.
 fn content_of(opened: &[u8]) -> Result<(Content, usize), TlsError> {
     if opened.len() > CONTENT_MAX + 1 {
         return Err(TlsError::TooLong);

@@ -1,9 +1,9 @@
-//! The receiving direction of a session: records are opened, mostly straight to where the caller wants what
-//! is in them, and what they say about the session itself is done.
+//! The receiving direction of a session. Records are opened, mostly directly into the caller's memory, and messages
+//! about the session itself are handled.
 //!
-//! Narrower than TLS in one thing: a message of the handshake protocol has to fit one record (RFC 8446,
-//! section 5.1, allows it to be spread over several). After a handshake those are key updates of five bytes,
-//! and session tickets, of which rustls makes none that long; who spreads one ends the session.
+//! Stricter than TLS in one point: a message of the handshake protocol must fit in one record (RFC 8446, section 5.1,
+//! allows several). After a handshake these messages are key updates of five bytes, and session tickets, of which
+//! rustls makes none that long. A peer that splits one ends the session.
 
 use std::ops::Range;
 
@@ -13,48 +13,48 @@ use super::error::TlsError;
 use super::read_buffer::ReadBuffer;
 use super::record::{Content, HEADER_BYTES, Opener, length_of};
 
-/// A shorter record is opened where it is, and copied: what it holds may concern the session, and then the
-/// caller's memory is left alone.
+/// A shorter record is opened in place and copied: it may concern the session, and then the caller's memory must stay
+/// unchanged.
 const STRAIGHT_MIN: usize = 1 << 10;
 
-/// Records in a row that bring no data. Whoever sends more only makes work.
+/// Maximum number of consecutive records without data. A peer that sends more only causes work.
 const IDLE_MAX: u8 = 32;
 
 /// The messages that may follow a handshake (RFC 8446, section 4).
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 
-/// The receiving direction, from ciphertext that has been read.
+/// The receiving direction, fed with ciphertext.
 pub(super) struct RecordReader {
     pub(super) read_buffer: ReadBuffer,
     opener: Opener,
-    /// Whether the other end is who was dialled: only such may hand out session tickets.
+    /// Whether the other end is the server. Only a server may send session tickets.
     is_of_server: bool,
-    /// Content of the first record that has been opened where it is, and its end in the buffer.
+    /// Content of the first record, if it was opened in place, and the end of that record in the buffer.
     opened: Range<usize>,
     opened_end: usize,
     idle: u8,
-    /// The other end wants this one to use its next key.
+    /// Whether the other end wants this one to use its next key.
     owes_update: bool,
     end: Option<End>,
 }
 
-/// Nothing comes any more.
+/// Why nothing more can be received.
 #[derive(Clone, Copy)]
 enum End {
-    /// The other end has said so.
+    /// The other end has closed the session.
     Closed,
     Failed(TlsError),
 }
 
-/// What has been received.
+/// The outcome of receiving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Received {
-    /// So many bytes, at least one.
+    /// This many bytes, at least one.
     Data(usize),
-    /// The other end has said that nothing follows.
+    /// The other end has closed the session.
     Closed,
-    /// Nothing before more of a record has been read.
+    /// Nothing, until more of a record has been read.
     Nothing,
 }
 
@@ -75,7 +75,7 @@ impl RecordReader {
     /// Fills the front of `into`, as far as whole records have been read.
     ///
     /// # Errors
-    /// Whatever is wrong with a record: then, and ever after. What came before it has been handed out.
+    /// Any error in a record. All later calls return it as well. Data before that record has been returned.
     pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<Received, TlsError> {
         let mut filled = 0;
         while let Some(room) = into.get_mut(filled..).filter(|room| !room.is_empty()) {
@@ -89,7 +89,7 @@ impl RecordReader {
         Ok(Received::Data(filled))
     }
 
-    /// Has the other end asked for the next key since this was asked last?
+    /// Whether the other end has asked for the next key since the last call.
     pub(super) const fn take_owed_update(&mut self) -> bool {
         std::mem::replace(&mut self.owes_update, false)
     }
@@ -114,7 +114,7 @@ impl RecordReader {
         }
     }
 
-    /// Copies what has been opened where it is.
+    /// Copies content that was opened in place.
     fn hand_out(&mut self, room: &mut [u8]) -> usize {
         let opened = self.read_buffer.rest().get(self.opened.clone());
         let opened = opened.unwrap_or_default();
@@ -130,7 +130,7 @@ impl RecordReader {
         bytes
     }
 
-    /// Opens a record. `Some(n)`: n bytes of content are in the room. `None`: it is not all here.
+    /// Opens a record. `Some(n)`: n bytes of content are in the room. `None`: the record is incomplete.
     fn open_next(&mut self, room: &mut [u8]) -> Result<Option<usize>, TlsError> {
         let rest = self.read_buffer.rest();
         let Some(length) = length_of(rest)? else {
@@ -162,7 +162,7 @@ impl RecordReader {
         Ok(Some(0))
     }
 
-    /// Does what is said about the session. How much of the content is data.
+    /// Handles a message about the session. Returns how many bytes of the content are data.
     fn understand(&mut self, content: Content, said: &[u8]) -> Result<usize, TlsError> {
         if content == Content::Data && !said.is_empty() {
             self.idle = 0;
@@ -193,7 +193,7 @@ impl RecordReader {
         Ok(())
     }
 
-    /// A message that is spread over records is refused: those that may come never are.
+    /// Handles handshake messages. One that is split over records is refused: the legal ones never are.
     fn hear_messages(&mut self, mut said: &[u8]) -> Result<(), TlsError> {
         while let Some((&[kind, high, mid, low], rest)) = said.split_first_chunk::<4>() {
             let length = u32::from_be_bytes([0, high, mid, low]);
@@ -213,7 +213,7 @@ impl RecordReader {
         Err(TlsError::Unreadable)
     }
 
-    /// What follows is under the next key, so nothing follows in the same record.
+    /// The next record uses the next key, so nothing may follow in this one.
     fn update_key(&mut self, message: &[u8], rest: &[u8]) -> Result<(), TlsError> {
         let &[wants_one_too @ (0 | 1)] = message else {
             return Err(TlsError::Illegal);

@@ -1,5 +1,5 @@
-//! The sending direction of a session: what is sent is sealed, straight from the caller's memory, into
-//! records that wait for the socket.
+//! The sending direction of a session. Data is sealed, directly from the caller's memory, into records that wait for
+//! the socket.
 
 use pccl_core::transport::LaneError;
 use rustls::AlertDescription;
@@ -7,29 +7,29 @@ use rustls::AlertDescription;
 use super::error::TlsError;
 use super::record::{CONTENT_MAX, Content, HEADER_BYTES, OVERHEAD_BYTES, Sealer};
 
-/// Content that is sealed at a time, and less than a record more where that is all there is: a frame of the data
-/// path, which so leaves in one system call and wakes its receiver once.
+/// Bytes of content that are sealed at a time (up to a record more, if that is the rest): a frame of the data path,
+/// which then leaves in one system call and wakes its receiver once.
 pub(super) const BATCH_BYTES: usize = 16 * CONTENT_MAX;
 
 /// Levels of alerts (RFC 8446, section 6).
 const WARNING: u8 = 1;
 const FATAL: u8 = 2;
 
-/// A message that says that the next key is used from the next record on, and that the other end may do as it
-/// likes (RFC 8446, section 4.6.3).
+/// A message which says that the next record uses the next key, and that the other end need not update its own (RFC
+/// 8446, section 4.6.3).
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 
-/// The sending direction, up to ciphertext that is to be written.
+/// The sending direction, which produces ciphertext.
 pub(super) struct RecordWriter {
     sealer: Sealer,
     sealed: Vec<u8>,
     start: usize,
     end: usize,
-    /// The other end has asked for the next key, and has not been answered.
+    /// Whether the other end has asked for the next key, and has not been answered.
     owes_update: bool,
-    /// Why nothing can be sent any more.
+    /// Why nothing more can be sent.
     ended: Option<LaneError>,
-    /// The other end was told that nothing follows.
+    /// Whether the other end was told that nothing follows.
     has_closed: bool,
 }
 
@@ -46,7 +46,7 @@ impl RecordWriter {
         }
     }
 
-    /// What is to be written.
+    /// The ciphertext to be written.
     pub(super) fn rest(&mut self) -> &[u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -55,12 +55,13 @@ impl RecordWriter {
         self.sealed.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// The first bytes were written.
+    /// Removes the first bytes, which were written.
     pub(super) fn wrote(&mut self, bytes: usize) {
         self.start = self.end.min(self.start + bytes);
     }
 
-    /// Gives back all memory but that of what is to be written: of nothing, where nothing can be.
+    /// Frees all memory except for ciphertext that is to be written. If nothing can be sent any more, frees all of
+    /// it.
     pub(super) fn release(&mut self) {
         let kept = match self.ended {
             Some(_) => Vec::new(),
@@ -74,7 +75,7 @@ impl RecordWriter {
         self.sealed = kept;
     }
 
-    /// Seals what there is of the parts, up to a batch. For when nothing is left to be written.
+    /// Seals the parts, up to one batch. Call it only if no ciphertext is left.
     pub(super) fn seal(&mut self, parts: &[&[u8]]) -> Result<usize, LaneError> {
         if let Some(error) = self.ended {
             return Err(error);
@@ -93,7 +94,7 @@ impl RecordWriter {
         Ok(most)
     }
 
-    /// Nothing can be sent any more. The other end is told why, if that can be said.
+    /// Ends the direction, and tells the other end why if there is an alert for it.
     pub(super) fn fail(&mut self, error: TlsError) {
         if let (None, Some(alert)) = (self.ended, error.alert()) {
             let said = [FATAL, alert.into()];
@@ -103,7 +104,7 @@ impl RecordWriter {
         self.end(error.lane_error());
     }
 
-    /// Nothing can be sent any more.
+    /// Ends the direction.
     pub(super) fn end(&mut self, error: LaneError) -> LaneError {
         *self.ended.get_or_insert(error)
     }
@@ -118,8 +119,8 @@ impl RecordWriter {
         }
     }
 
-    /// The other end has asked for the next key. However often it asks, it is answered once when nothing else
-    /// is left to be written.
+    /// Notes that the other end has asked for the next key. However often it asks, it is answered once, when no other
+    /// ciphertext is left.
     pub(super) const fn owe_update(&mut self) {
         self.owes_update = true;
     }
@@ -182,8 +183,7 @@ impl RecordWriter {
         })
     }
 
-    /// A record behind those that are there. It is there once it is sealed: until then it may hold what
-    /// nobody else may read.
+    /// Appends a record. It becomes visible once it is sealed: until then it may hold plaintext.
     fn add_record(
         &mut self,
         content: usize,
@@ -200,7 +200,7 @@ impl RecordWriter {
     }
 }
 
-/// What is left of the parts that are to be sent.
+/// The rest of the parts that are to be sent.
 struct Parts<'a> {
     first: &'a [u8],
     others: &'a [&'a [u8]],
@@ -216,7 +216,7 @@ impl<'a> Parts<'a> {
         new
     }
 
-    /// Goes on to the next part that is not empty.
+    /// Moves on to the next part that is not empty.
     fn go_on(&mut self) {
         while self.first.is_empty()
             && let Some((first, others)) = self.others.split_first()
@@ -225,7 +225,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// So many bytes, where they are in one piece.
+    /// This many bytes, if they are in one piece.
     fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.first.split_at_checked(bytes)?;
         self.first = rest;

@@ -1,5 +1,5 @@
-//! The secrets that a handshake leaves, one per direction, and the keys of records that are made of them
-//! (RFC 8446, section 7). They are wiped where they are dropped.
+//! The secrets of a handshake, one per direction, and the record keys that are derived from them (RFC 8446, section
+//! 7). They are wiped on drop.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -11,18 +11,18 @@ use zeroize::Zeroizing;
 
 use super::error::TlsError;
 
-/// Under these names rustls tells the secrets of application data.
+/// The names under which rustls logs the secrets of application data.
 const CLIENT: &str = "CLIENT_TRAFFIC_SECRET_0";
 const SERVER: &str = "SERVER_TRAFFIC_SECRET_0";
 
-/// Bytes of a nonce, with every cipher suite of TLS 1.3.
+/// Bytes of a nonce, for every cipher suite of TLS 1.3.
 const NONCE_BYTES: usize = 12;
 
-/// The longest key of a cipher suite.
+/// Bytes of the longest key of a cipher suite.
 const KEY_BYTES_MAX: usize = 32;
 
-/// Keeps the secrets that the handshake of one connection tells. They are extracted in this way, and not as
-/// keys, because later keys are made of them.
+/// Stores the secrets that the handshake of one connection logs. Secrets are extracted, not keys, because later keys
+/// are derived from them.
 #[derive(Default)]
 pub(super) struct Overheard {
     client: Mutex<Option<OkmBlock>>,
@@ -30,12 +30,12 @@ pub(super) struct Overheard {
 }
 
 impl Overheard {
-    /// Who dials sends with the secret of the client. `None`: the handshake is not over, or they were taken.
+    /// The secret with which the client sends. `None` if the handshake is not over, or the secret was taken.
     pub(super) fn take_client(&self) -> Option<OkmBlock> {
         take(&self.client)
     }
 
-    /// As [`take_client`](Self::take_client), of who was dialled.
+    /// As [`take_client`](Self::take_client), for the server.
     pub(super) fn take_server(&self) -> Option<OkmBlock> {
         take(&self.server)
     }
@@ -68,7 +68,7 @@ impl fmt::Debug for Overheard {
     }
 }
 
-/// The secret of one direction, at one time.
+/// The current secret of one direction.
 pub(super) struct TrafficSecret {
     suite: &'static Tls13CipherSuite,
     algorithm: &'static aead::Algorithm,
@@ -76,8 +76,10 @@ pub(super) struct TrafficSecret {
 }
 
 impl TrafficSecret {
+    /// The secret for this cipher suite.
+    ///
     /// # Errors
-    /// [`TlsError::Internal`]: the cipher suite is none that this process offers.
+    /// [`TlsError::Internal`] if this process does not offer the cipher suite.
     pub(super) fn new(suite: SupportedCipherSuite, secret: OkmBlock) -> Result<Self, TlsError> {
         let algorithm = match suite.suite() {
             CipherSuite::TLS13_AES_128_GCM_SHA256 => &aead::AES_128_GCM,
@@ -98,7 +100,7 @@ impl TrafficSecret {
         })
     }
 
-    /// How many records may be sealed with the key of one secret.
+    /// Maximum number of records that may be sealed with the key of one secret.
     pub(super) const fn records_max(&self) -> u64 {
         self.suite.common.confidentiality_limit
     }
@@ -120,7 +122,7 @@ impl TrafficSecret {
         })
     }
 
-    /// The secret after this one. There is no way back.
+    /// The secret after this one. The derivation cannot be reversed.
     pub(super) fn next(&self) -> Result<Self, TlsError> {
         let expander = self.expander();
         let mut bytes = Zeroizing::new([0; OkmBlock::MAX_LEN]);
@@ -152,7 +154,7 @@ fn expand_label(
     expanded.map_err(|_| TlsError::Internal)
 }
 
-/// A key, and how many records it has been used for. No nonce is given out twice.
+/// A key, and the number of records for which it was used. No nonce is used twice.
 pub(super) struct RecordKey {
     pub(super) aead: LessSafeKey,
     iv: Zeroizing<[u8; NONCE_BYTES]>,

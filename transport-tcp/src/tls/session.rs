@@ -1,6 +1,5 @@
-//! The session of one connection after its handshake. The sending direction is shared by both halves of a
-//! lane, each for a moment at a time: a half holds it while it seals or writes, never while it waits. The
-//! receiving direction belongs to the receiving half.
+//! The session of one connection after its handshake. Both halves of a lane share the sending direction: a half holds
+//! it while it seals or writes, and never while it waits. The receiving direction belongs to the receiving half.
 
 use std::io::{self, ErrorKind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,7 +18,7 @@ use crate::error::lane_error as socket_error;
 pub(super) struct Session {
     pub(super) half: OwnedWriteHalf,
     writer: Mutex<RecordWriter>,
-    /// Rung where encrypted bytes are left that the socket had no room for.
+    /// Notified if encrypted bytes are left for which the socket had no room.
     pub(super) left: Notify,
 }
 
@@ -36,8 +35,8 @@ impl Session {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`poll_flush`](Self::poll_flush), for another task than that of the sending half: a socket wakes
-    /// one of those that poll it, and all of those that await it.
+    /// As [`poll_flush`](Self::poll_flush), for another task than that of the sending half. A socket wakes only one
+    /// of the tasks that poll it, but all that await it.
     pub(super) async fn flush(&self) -> Result<(), LaneError> {
         loop {
             let written = self.write_out(&mut self.writer());
@@ -52,7 +51,7 @@ impl Session {
         }
     }
 
-    /// Gives the socket what is encrypted.
+    /// Writes the encrypted bytes to the socket.
     pub(super) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
         loop {
             let written = self.write_out(&mut self.writer());
@@ -83,8 +82,8 @@ impl Session {
         self.writer().end(socket_error(error))
     }
 
-    /// Encrypts some of the parts, and gives the socket what it takes. For when nothing is left to be
-    /// written.
+    /// Encrypts some of the parts, and writes as much as the socket takes. Call it only if no encrypted bytes are
+    /// left.
     pub(super) fn send(&self, parts: &[&[u8]]) -> Result<usize, LaneError> {
         let mut writer = self.writer();
         let taken = writer.seal(parts)?;
@@ -98,13 +97,12 @@ impl Session {
         Ok(taken)
     }
 
-    /// Tells the other end that nothing follows; [`poll_flush`](Self::poll_flush) sends it.
+    /// Tells the other end that nothing follows. [`poll_flush`](Self::poll_flush) sends it.
     pub(super) fn say_goodbye(&self) {
         self.writer().close();
     }
 
-    /// Gives back all memory of the sending direction that is not needed for what is left to be written. For
-    /// when nothing more is to be sent.
+    /// Frees the memory of the sending direction that is not needed for encrypted bytes. Call it after the last send.
     pub(super) fn release(&self) {
         self.writer().release();
     }
@@ -114,7 +112,7 @@ impl Session {
         self.writer().bytes_held()
     }
 
-    /// Decrypts into `into`, reading what is needed for at least one byte. Zero: the other end has closed.
+    /// Decrypts into `into`, and reads as much as at least one byte needs. Zero if the other end has closed.
     pub(super) fn poll_receive(
         &self,
         cx: &mut Context<'_>,
@@ -145,7 +143,7 @@ impl Session {
         }
     }
 
-    /// The other end is told why, as far as it goes at once.
+    /// Ends the session, and tells the other end why, as far as that can be sent at once.
     fn fail(&self, error: TlsError) -> LaneError {
         tracing::debug!(?error, "a TLS session has failed");
         let mut writer = self.writer();

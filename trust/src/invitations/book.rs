@@ -1,4 +1,4 @@
-//! The rules of coming in, as a value: no files, no clocks, no locks.
+//! The admission rules as a value: no files, no clocks, no locks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,20 +10,20 @@ use crate::secret::{Secret, exposed};
 
 use super::{Admitted, Denial, Invitation, InvitationId, Membership, Revoked, State, Terms};
 
-/// The most invitations that are kept, those that have ended included.
+/// Maximum number of stored invitations, ended ones included.
 pub(crate) const INVITATIONS_MAX: usize = 1024;
 
-/// The most members that are remembered.
+/// Maximum number of remembered members.
 pub(crate) const MEMBERS_MAX: usize = 16_384;
 
-/// The most keys that are banned.
+/// Maximum number of banned keys.
 pub(crate) const BANNED_MAX: usize = 16_384;
 
-/// There is no room for more of these.
+/// There is no room for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// Who may come in.
+/// Who may be admitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Book {
     invitations: BTreeMap<InvitationId, Entry>,
@@ -35,9 +35,9 @@ pub(crate) struct Book {
 struct Entry {
     #[serde(with = "exposed")]
     secret: Secret,
-    /// Unix seconds.
+    /// In Unix seconds.
     made_at: u64,
-    /// Unix seconds, from which on it is over.
+    /// The end, in Unix seconds.
     expires_at: Option<u64>,
     uses_left: Option<u32>,
     revoked: bool,
@@ -46,7 +46,7 @@ struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Member {
     by: InvitationId,
-    /// Unix seconds.
+    /// In Unix seconds.
     since: u64,
 }
 
@@ -64,12 +64,12 @@ impl Entry {
     }
 }
 
-/// Whether somebody may come in, before anything is written down.
+/// Whether a peer may be admitted, before anything is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Eligibility {
-    /// Has been let in before.
+    /// It was admitted before.
     Known(InvitationId),
-    /// May come in by this invitation.
+    /// This invitation admits it.
     Invited(InvitationId),
 }
 
@@ -95,7 +95,7 @@ impl Book {
         Ok(id)
     }
 
-    /// Of those that let nobody in any more, the one that was made first.
+    /// Forgets the oldest of the invitations that have ended.
     fn forget_an_ended_one(&mut self, now: u64) -> Result<(), Full> {
         let ended = |entry: &Entry| entry.state(now) != State::Live;
         let oldest = self
@@ -118,8 +118,7 @@ impl Book {
             .map(|(id, entry)| (*id, entry.secret.clone()))
     }
 
-    /// Ends an invitation, and with it the membership of all who came by it. `None`: there is no such
-    /// invitation.
+    /// Ends an invitation, and the membership of all peers that it admitted. `None` if there is no such invitation.
     pub(crate) fn revoke(&mut self, id: InvitationId) -> Option<Revoked> {
         self.invitations.get_mut(&id)?.revoked = true;
         let gone: Vec<_> = self.members_by(id).collect();
@@ -165,7 +164,7 @@ impl Book {
         self.invitations.get(&id).map(|entry| entry.state(now))
     }
 
-    /// Whether the holder of `key` may come in.
+    /// Decides whether the holder of `key` may be admitted, and by which invitation.
     pub(crate) fn judge(
         &self,
         proof: &Proof,
@@ -194,7 +193,7 @@ impl Book {
         }
     }
 
-    /// [`judge`](Self::judge), and writes a newcomer down, which takes one use of the invitation.
+    /// As [`judge`](Self::judge), and stores a newcomer, which takes one use of the invitation.
     pub(crate) fn admit(
         &mut self,
         proof: &Proof,
@@ -227,12 +226,12 @@ impl Book {
         }
     }
 
-    /// How many things are written down.
+    /// The number of stored records.
     pub(crate) fn records(&self) -> usize {
         self.invitations.len() + self.members.len() + self.banned.len()
     }
 
-    /// As large as it gets, without the time that coming in takes.
+    /// A book of maximum size, made without the time that as many admissions take.
     #[cfg(test)]
     pub(crate) fn fill_for_test(&mut self, key: PublicKey, since: u64) {
         if let Some(by) = self.invitations.keys().next().copied() {

@@ -1,6 +1,6 @@
 //! The file of invitations, which several processes read and change.
 //!
-//! A line with a version, the [`Book`] as postcard, and the BLAKE3 of both.
+//! Its format: a line with a version, the [`Book`] in postcard, and the BLAKE3 hash of both.
 
 use std::fs::{self, File, Metadata};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const CHECKSUM: usize = blake3::OUT_LEN;
 /// More bytes than one invitation, one member or one ban takes.
 const RECORD_MAX: usize = 96;
 
-/// The most bytes of a file.
+/// Maximum number of bytes of the file.
 const FILE_MAX: usize =
     HEADER.len() + CHECKSUM + (INVITATIONS_MAX + MEMBERS_MAX + BANNED_MAX + 1) * RECORD_MAX;
 
@@ -26,7 +26,7 @@ const FILE_MAX: usize =
 pub(crate) struct BookFile {
     directory: PathBuf,
     path: PathBuf,
-    /// The version that was read last; `None`: there was no file.
+    /// The version that was read last. `None` if there was no file.
     seen: Option<Seen>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct BookFile {
 #[derive(Debug)]
 struct Seen {
     metadata: Metadata,
-    /// Stays open, so that its number on the disk is not given to another file.
+    /// Stays open, so that the inode number is not reused for another file.
     _open: File,
 }
 
@@ -52,7 +52,7 @@ impl BookFile {
         Ok(Lock::take(&self.directory)?)
     }
 
-    /// What is in the file; nothing, if there is none.
+    /// Reads the file. An empty book if there is none.
     pub(crate) fn load(&mut self) -> Result<Book, InvitationError> {
         let Some(file) = private_file::open(&self.path)? else {
             self.seen = None;
@@ -66,7 +66,7 @@ impl BookFile {
         Ok(book)
     }
 
-    /// Puts the book in the file's place.
+    /// Replaces the file by the book.
     pub(crate) fn save(&mut self, book: &Book, _held: &Lock) -> Result<(), InvitationError> {
         let Some(bytes) = encode(book) else {
             return Err(InvitationError::Full("records"));
@@ -87,8 +87,7 @@ impl BookFile {
         })
     }
 
-    /// Whether there is another file than that which was read last. Where that cannot be told, reading
-    /// it will.
+    /// Whether the file differs from the one that was read last. If that cannot be determined, reading it will fail.
     pub(crate) fn has_changed(&self) -> bool {
         match (&self.seen, fs::metadata(&self.path)) {
             (None, there) => there.is_ok(),
@@ -120,7 +119,7 @@ fn encode(book: &Book) -> Option<Zeroizing<Vec<u8>>> {
     (bytes.len() <= FILE_MAX).then_some(bytes)
 }
 
-/// Lets postcard write behind what is there.
+/// Lets postcard append to a buffer.
 struct Appending<'a>(&'a mut Vec<u8>);
 
 impl Extend<u8> for Appending<'_> {

@@ -1,21 +1,19 @@
-//! Whom a master lets in.
+//! The peers that a master admits.
 //!
-//! A master keeps *invitations*: secrets, each with an end and a number of uses if it has them. Who
-//! proves one ([`Proof`]) is let in, and its key is kept as a *member's*: it comes again by its key
-//! alone, also when the invitation has expired or is used up. One new key takes one use of an
-//! invitation, however often its holder comes again. A peer whose key is ephemeral has another key after
-//! each start, and takes a use each time.
+//! A master keeps *invitations*: secrets, which may have an expiry and a limit on their uses. A peer that proves such
+//! a secret ([`Proof`]) is admitted, and its key is stored as a *member's*. From then on the key alone is enough,
+//! even if the invitation has expired or is used up. Each new key takes one use of the invitation, however often it
+//! comes again. A peer with an ephemeral key has another key after each start, and takes one use each time.
 //!
-//! *Revoking* an invitation ends it, and the membership of all who came by it: an invitation is revoked
-//! because the wrong people have it, and nothing tells apart who came by it. They can be invited anew by
-//! another one. *Banning* a key keeps its holder out whatever it proves, until the ban is lifted.
+//! *Revoking* an invitation ends it, and the membership of all peers that it admitted. An invitation is revoked
+//! because the wrong people have it, and nothing distinguishes the peers that it admitted. The others can be invited
+//! again. *Banning* a key keeps its holder out, whatever it proves, until the ban is lifted.
 //!
-//! Why a secret is refused (expired, used up, revoked) is told only to who has proven that very secret.
+//! A peer learns why a secret is refused (expired, used up, revoked) only if it has proved that very secret.
 //!
-//! Kept in a directory, all of this is one file (`invitations`) that its owner alone may read, since the
-//! secrets stand in it. Several processes may use it at once: a change locks the directory, reads the
-//! file, and puts another one in its place. Where the file is deleted, all invitations, memberships and
-//! bans are.
+//! In a directory all of this is one file (`invitations`), which only its owner may read, since it holds the secrets.
+//! Several processes may use it at the same time: a change locks the directory, reads the file, and replaces it. To
+//! delete the file ends all invitations, memberships and bans.
 
 mod book;
 mod error;
@@ -37,7 +35,7 @@ use file::BookFile;
 
 pub use error::{AdmitError, Denial, InvitationError};
 
-/// What an invitation is known by: a hash of its secret, too short to say anything about it.
+/// Identifies an invitation: a hash of its secret, too short to reveal anything about it.
 ///
 /// ```
 /// use pccl_trust::{InvitationId, Secret};
@@ -50,7 +48,7 @@ pub use error::{AdmitError, Denial, InvitationError};
 pub struct InvitationId([u8; 8]);
 
 impl InvitationId {
-    /// That of the invitation with this secret.
+    /// The id of the invitation with this secret.
     #[must_use]
     pub fn of(secret: &Secret) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("pccl invitation id v1");
@@ -73,7 +71,7 @@ impl fmt::Debug for InvitationId {
     }
 }
 
-/// A text that names no invitation.
+/// A text that is not the id of an invitation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an invitation is named with 13 letters and digits (a-z, 2-7)")]
 pub struct NotAnInvitationId;
@@ -88,89 +86,88 @@ impl FromStr for InvitationId {
     }
 }
 
-/// How long an invitation holds, and for how many. The default: until it is revoked, for everybody who
-/// has it.
+/// Limits of an invitation. Default: it lasts until it is revoked, and admits any number of keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// How long it can be used, in whole seconds; `None`: until it is revoked.
+    /// How long it can be used, in whole seconds. `None`: until it is revoked.
     pub ttl: Option<Duration>,
-    /// How many keys it lets in; `None`: any number.
+    /// How many keys it admits. `None`: any number.
     pub uses: Option<u32>,
 }
 
-/// Whether an invitation lets anybody in.
+/// Whether an invitation can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {
-    /// It does.
+    /// It can be used.
     Live,
-    /// Its time is over.
+    /// It has expired.
     Expired,
-    /// It has let in as many as it may.
+    /// It has no uses left.
     UsedUp,
     /// It was revoked.
     Revoked,
 }
 
-/// What can be shown of an invitation: all but its secret.
+/// An invitation without its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Invitation {
-    /// What it is known by.
+    /// Its id.
     pub id: InvitationId,
-    /// Whether it lets anybody in.
+    /// Whether it can be used.
     pub state: State,
     /// When it was made, in Unix seconds.
     pub made_at: u64,
-    /// From when on it lets nobody in, in Unix seconds; `None`: never.
+    /// When it expires, in Unix seconds. `None`: never.
     pub expires_at: Option<u64>,
-    /// How many more it lets in; `None`: any number.
+    /// How many more keys it admits. `None`: any number.
     pub uses_left: Option<u32>,
-    /// Members that came by it.
+    /// Number of members that it admitted.
     pub members: usize,
 }
 
-/// What [`Invitations::revoke`] has ended.
+/// The outcome of [`Invitations::revoke`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a connection of a former member stays open until somebody closes it"]
 pub struct Revoked {
-    /// Who is no member any more.
+    /// The keys that are no longer members. Close their connections.
     pub members: Vec<PublicKey>,
 }
 
-/// How somebody was let in.
+/// How a peer was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admitted {
     /// For the first time, which took one use of the invitation.
     First {
-        /// Which invitation.
+        /// The invitation.
         by: InvitationId,
     },
     /// As a member.
     Again {
-        /// The invitation that let it in at first.
+        /// The invitation that admitted it first.
         by: InvitationId,
     },
 }
 
-/// What a key is to a master.
+/// The status of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Membership {
-    /// It was let in.
+    /// It was admitted.
     Member {
-        /// By which invitation.
+        /// The invitation that admitted it.
         by: InvitationId,
     },
-    /// It is kept out.
+    /// It is banned.
     Banned,
-    /// It is not known.
+    /// It is unknown.
     Stranger,
 }
 
-/// Whom a master lets in. See the [module](self) for the rules.
+/// The invitations, members and bans of a master. See the [module](self) for the rules.
 ///
-/// Methods that change anything block the thread for a few writes to the disk, and up to five seconds
-/// where another process holds the directory. Times are Unix seconds, and the caller's.
+/// Methods that change anything block the thread for a few writes to the disk, and for up to 5 s if another process
+/// holds the directory's lock. Times are Unix seconds, and are passed by the caller.
 ///
 /// ```
 /// use pccl_trust::{Admitted, ChannelBinding, Invitations, Proof, PublicKey, Terms};
@@ -192,7 +189,7 @@ pub struct Invitations {
 }
 
 impl Invitations {
-    /// For as long as this process lives.
+    /// Invitations that end with this process.
     #[must_use]
     pub fn in_memory() -> Self {
         Self {
@@ -201,7 +198,7 @@ impl Invitations {
         }
     }
 
-    /// Those of a directory, which is made where it is missing, for its owner alone.
+    /// The invitations of a directory, which is created for its owner only if it is missing.
     ///
     /// # Errors
     /// [`InvitationError::File`], [`InvitationError::Damaged`].
@@ -214,10 +211,10 @@ impl Invitations {
         })
     }
 
-    /// Invites whoever will have the secret.
+    /// Makes an invitation. Everybody who gets its secret is invited.
     ///
     /// # Errors
-    /// [`InvitationError::Full`] where there are too many live ones; what [`open`](Self::open) says, and
+    /// [`InvitationError::Full`] if there are too many live ones; the errors of [`open`](Self::open); and
     /// [`InvitationError::NoRandomness`].
     pub fn invite(
         &mut self,
@@ -233,11 +230,11 @@ impl Invitations {
         Ok((id, secret))
     }
 
-    /// The invitation that lasts until it is revoked: the one that is there, or another one. A master
-    /// that keeps its invitations so prints the same join string at each start.
+    /// The invitation that lasts until it is revoked. It is made if there is none. So a master that stores its
+    /// invitations prints the same join string at each start.
     ///
     /// # Errors
-    /// See [`invite`](Self::invite).
+    /// As [`invite`](Self::invite).
     pub fn lasting(&mut self, now: u64) -> Result<(InvitationId, Secret), InvitationError> {
         let secret = Secret::generate()?;
         self.change(|book| match book.lasting(now) {
@@ -249,11 +246,11 @@ impl Invitations {
         })
     }
 
-    /// Ends an invitation and the membership of all who came by it; those who are connected are named
-    /// in the answer, for the master to send away. Revoking twice is no error.
+    /// Ends an invitation and the membership of all peers that it admitted. Returns their keys, so that the master
+    /// can close their connections. Revoking twice is not an error.
     ///
     /// # Errors
-    /// [`InvitationError::NotThere`]; what [`open`](Self::open) says.
+    /// [`InvitationError::NotThere`]; the errors of [`open`](Self::open).
     pub fn revoke(&mut self, id: InvitationId) -> Result<Revoked, InvitationError> {
         self.change(|book| book.revoke(id).ok_or(InvitationError::NotThere(id)))
     }
@@ -261,7 +258,7 @@ impl Invitations {
     /// Keeps the holder of a key out, whatever it proves.
     ///
     /// # Errors
-    /// [`InvitationError::Full`]; what [`open`](Self::open) says.
+    /// [`InvitationError::Full`]; the errors of [`open`](Self::open).
     pub fn ban(&mut self, key: PublicKey) -> Result<(), InvitationError> {
         self.change(|book| {
             book.ban(key)
@@ -269,49 +266,49 @@ impl Invitations {
         })
     }
 
-    /// Lifts a ban. Its holder is a stranger then, and needs an invitation. Whether there was a ban.
+    /// Lifts a ban, and returns whether there was one. The holder of the key is then unknown, and needs an
+    /// invitation.
     ///
     /// # Errors
-    /// What [`open`](Self::open) says.
+    /// The errors of [`open`](Self::open).
     pub fn unban(&mut self, key: &PublicKey) -> Result<bool, InvitationError> {
         self.change(|book| Ok(book.unban(key)))
     }
 
-    /// All invitations that are kept, the oldest first. One that has ended is forgotten when there are
-    /// more than 1024.
+    /// All stored invitations, the oldest first. If there are more than 1024, the oldest ended one is forgotten.
     #[must_use]
     pub fn list(&self, now: u64) -> Vec<Invitation> {
         self.book.list(now)
     }
 
-    /// How an invitation stands, by what was read last. `None`: no such invitation is kept.
+    /// The state of an invitation, as it was read last. `None` if there is no such invitation.
     #[must_use]
     pub fn state(&self, id: InvitationId, now: u64) -> Option<State> {
         self.book.state(id, now)
     }
 
-    /// All keys that are banned.
+    /// All banned keys.
     pub fn banned(&self) -> impl Iterator<Item = PublicKey> {
         self.book.banned()
     }
 
-    /// What a key is, by what was read last. After [`reload_if_changed`](Self::reload_if_changed) a
-    /// master asks this of all who are connected, to send away those who are no members any more.
+    /// The status of a key, as it was read last. After [`reload_if_changed`](Self::reload_if_changed) a master checks
+    /// all connected keys with it, and disconnects those that are no longer members.
     #[must_use]
     pub fn membership(&self, key: &PublicKey) -> Membership {
         self.book.membership(key)
     }
 
-    /// Lets the holder of `key` in, or refuses. `key` is what the other end has proven in the handshake
-    /// of the connection that `binding` is of ([`established`](crate::established) has both).
+    /// Admits the holder of `key`, or refuses it. `key` and `binding` must come from the handshake of its connection;
+    /// see [`established`](crate::established).
     ///
-    /// Takes what other processes have changed into account. Writes to the disk only to let a newcomer
-    /// in: strangers can make a master compute, not write. Of the members at most 16384 are remembered;
-    /// the one that was let in first is then a stranger again.
+    /// Reads changes by other processes first. It writes to the disk only to admit a newcomer: a stranger can make a
+    /// master compute, but not write. At most 16,384 members are remembered. Beyond it, the one that was admitted
+    /// first is forgotten.
     ///
     /// # Errors
-    /// [`AdmitError::Refused`], which is meant for the other end, and [`AdmitError::Store`], which is
-    /// not: the master cannot keep its invitations.
+    /// [`AdmitError::Refused`], which may be told to the other end; [`AdmitError::Store`] if the master cannot use
+    /// its invitations, which is for the operator only.
     pub fn verify(
         &mut self,
         proof: &Proof,
@@ -329,11 +326,11 @@ impl Invitations {
         }
     }
 
-    /// Reads the file again if another process has changed it, and says whether it had. Cheap where
-    /// nothing has changed: a master calls it as often as it likes.
+    /// Reads the file again if another process has changed it, and returns whether it had. If nothing has changed, it
+    /// is cheap, so it can be called often.
     ///
     /// # Errors
-    /// What [`open`](Self::open) says; what was read last is kept.
+    /// The errors of [`open`](Self::open). What was read last is kept.
     pub fn reload_if_changed(&mut self) -> Result<bool, InvitationError> {
         let Some(file) = &mut self.file else {
             return Ok(false);
@@ -345,8 +342,7 @@ impl Invitations {
         Ok(true)
     }
 
-    /// Applies a rule to what is in the file at this moment, and keeps the outcome. An error changes
-    /// nothing.
+    /// Applies a rule to the current content of the file, and stores the outcome. An error changes nothing.
     fn change<T, E: From<InvitationError>>(
         &mut self,
         rule: impl FnOnce(&mut Book) -> Result<T, E>,
