@@ -15,12 +15,14 @@
 //! | [`several`] | several buffers to reduce at once, some of them quantized |
 //! | `halves` | a reduce by the other collectives |
 //! | [`losses`], [`relay`] | peers that are lost at a point of their talk with the master |
+//! | [`churn`] | peers that come and go by a schedule drawn from a seed, and what must be true all the same |
 //! | [`crowd`] | many peers of one address that start at once |
 //! | [`throttle`] | a transport whose lanes share a link of limited rate (of `pccl-transport-memory`) |
 //! | [`policy`] | the master's decisions in situations, under virtual time |
 //! | [`wan`] | an internet in a box: network namespaces, and a wire with delay, loss and limits between them |
 //! | [`siege`] | garbage for the master and for peers while a run goes on |
 
+pub mod churn;
 pub mod conformance;
 pub mod contribution;
 pub mod crowd;

@@ -1,0 +1,428 @@
+//! Holds what all peers tell against what must be true of it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::plan::Number;
+use super::talk::{Done, Step, Synced};
+use super::work::{Work, work_of};
+
+/// Revisions whose reports are remembered: a peer that is further behind has nothing to be compared with.
+const REMEMBERED: u64 = 256;
+
+/// Findings that are kept; a mistake in every step would fill the memory.
+const FINDINGS_MAX: usize = 50;
+
+/// Something that must not be.
+#[derive(Clone, Debug, PartialEq, Serialize, thiserror::Error)]
+pub enum Finding {
+    /// A result does not hold the contributions that it names.
+    #[error(
+        "peer {number}, revision {revision}, tag {tag}: the result has the digest {digest}, and {contributors:?} give \
+         {expected}"
+    )]
+    WrongResult {
+        /// The process.
+        number: Number,
+        /// The step.
+        revision: u64,
+        /// The reduce.
+        tag: u64,
+        /// Whom the result names.
+        contributors: Vec<u64>,
+        /// What it has.
+        digest: u64,
+        /// What it must have.
+        expected: u64,
+    },
+    /// A peer is not among the contributors of its own result.
+    #[error("peer {number}, revision {revision}, tag {tag}: its result is of {contributors:?}, without itself")]
+    NotAContributor {
+        /// The process.
+        number: Number,
+        /// The step.
+        revision: u64,
+        /// The reduce.
+        tag: u64,
+        /// Whom the result names.
+        contributors: Vec<u64>,
+    },
+    /// A step has other reduces than it must have.
+    #[error("peer {number}, revision {revision}: the step has {got} reduces, not {expected}")]
+    OtherWork {
+        /// The process.
+        number: Number,
+        /// The step.
+        revision: u64,
+        /// Number of reduces.
+        got: usize,
+        /// What it must be.
+        expected: usize,
+    },
+    /// Two peers have different results of one reduce.
+    #[error("peers {one} and {other}, revision {revision}, tag {tag}: different results")]
+    ResultsDiffer {
+        /// A process.
+        one: Number,
+        /// Another one.
+        other: Number,
+        /// The step.
+        revision: u64,
+        /// The reduce.
+        tag: u64,
+    },
+    /// Two peers have different states of one revision.
+    #[error("peers {one} and {other}: different states of revision {revision}")]
+    StatesDiffer {
+        /// A process.
+        one: Number,
+        /// Another one.
+        other: Number,
+        /// The revision.
+        revision: u64,
+    },
+    /// A peer had the revision of the group, and other content.
+    #[error("peer {number} had revision {revision}, and {entries} entries of it were replaced")]
+    Diverged {
+        /// The process.
+        number: Number,
+        /// The revision.
+        revision: u64,
+        /// Entries that were replaced.
+        entries: usize,
+    },
+    /// A peer has found that the library breaks a promise.
+    #[error("peer {number}: {what}")]
+    BrokenPromise {
+        /// The process.
+        number: Number,
+        /// Which.
+        what: String,
+    },
+    /// A call failed for good.
+    #[error("peer {number} gave up: {error}")]
+    GaveUp {
+        /// The process.
+        number: Number,
+        /// The error's text.
+        error: String,
+    },
+    /// A process has ended that nobody killed.
+    #[error("{who} has ended")]
+    Ended {
+        /// Which.
+        who: String,
+    },
+    /// Nobody has done a step for too long.
+    #[error("no step for {seconds} s")]
+    Hang {
+        /// How long.
+        seconds: u64,
+    },
+    /// The run did not come to a world of all peers for too long.
+    #[error("no step of all {peers} peers for {seconds} s, though nobody was disturbed")]
+    NeverWhole {
+        /// How many peers there are.
+        peers: usize,
+        /// How long.
+        seconds: u64,
+    },
+    /// A process holds more and more.
+    #[error("{who}: {what} grew from {first} to {last}")]
+    Growth {
+        /// Which process.
+        who: String,
+        /// Of what.
+        what: String,
+        /// The median after the warm-up.
+        first: u64,
+        /// The median at the end.
+        last: u64,
+    },
+}
+
+/// Compares what peers tell with what it must be, and with what others have told.
+#[derive(Debug)]
+pub struct Checker {
+    seed: u64,
+    elements: usize,
+    states: BTreeMap<u64, (Number, String)>,
+    results: BTreeMap<u64, (Number, Vec<Done>)>,
+    findings: Vec<Finding>,
+}
+
+impl Checker {
+    /// Nothing was told yet. The run has this seed, and buffers of so many elements at most.
+    #[must_use]
+    pub const fn new(seed: u64, elements: usize) -> Self {
+        Self {
+            seed,
+            elements,
+            states: BTreeMap::new(),
+            results: BTreeMap::new(),
+            findings: Vec::new(),
+        }
+    }
+
+    /// What was found.
+    #[must_use]
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// Adds what somebody else has found.
+    pub fn found(&mut self, finding: Finding) {
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(finding);
+        }
+    }
+
+    /// A process has synchronized its state.
+    pub fn synced(&mut self, number: Number, synced: &Synced) {
+        let revision = synced.revision;
+        if synced.entries_received > 0 && !synced.was_behind {
+            self.found(Finding::Diverged {
+                number,
+                revision,
+                entries: synced.entries_received,
+            });
+        }
+        let known = self.states.entry(revision);
+        let (one, state) = known.or_insert_with(|| (number, synced.state.clone()));
+        if *state != synced.state {
+            let (one, other) = (*one, number);
+            self.found(Finding::StatesDiffer {
+                one,
+                other,
+                revision,
+            });
+        }
+        forget(&mut self.states);
+    }
+
+    /// A process has done a step.
+    pub fn stepped(&mut self, number: Number, step: &Step) {
+        let revision = step.revision;
+        let work = work_of(self.seed, revision, self.elements);
+        if work.len() != step.reduces.len() {
+            let (got, expected) = (step.reduces.len(), work.len());
+            self.found(Finding::OtherWork {
+                number,
+                revision,
+                got,
+                expected,
+            });
+        }
+        for (work, done) in work.iter().zip(&step.reduces) {
+            self.reduced(number, step.peer, work, done);
+        }
+        self.compare(number, step);
+    }
+
+    fn reduced(&mut self, number: Number, peer: u64, work: &Work, done: &Done) {
+        let (revision, tag) = (work.key.revision, work.key.tag);
+        let contributors = done.contributors.clone();
+        if !contributors.contains(&peer) {
+            self.found(Finding::NotAContributor {
+                number,
+                revision,
+                tag,
+                contributors,
+            });
+            return;
+        }
+        let expected = work.digest(&contributors).unwrap_or(done.digest);
+        if expected != done.digest || done.tag != tag {
+            self.found(Finding::WrongResult {
+                number,
+                revision,
+                tag,
+                contributors,
+                digest: done.digest,
+                expected,
+            });
+        }
+    }
+
+    /// All peers have the same results, also where they are quantized.
+    fn compare(&mut self, number: Number, step: &Step) {
+        let revision = step.revision;
+        let known = self.results.entry(revision);
+        let (one, known) = known.or_insert_with(|| (number, step.reduces.clone()));
+        let pairs = known.iter().zip(&step.reduces);
+        let differing = pairs.filter(|(one, other)| one != other);
+        let tags: Vec<u64> = differing.map(|(_, done)| done.tag).collect();
+        let (one, other) = (*one, number);
+        for tag in tags {
+            self.found(Finding::ResultsDiffer {
+                one,
+                other,
+                revision,
+                tag,
+            });
+        }
+        forget(&mut self.results);
+    }
+}
+
+/// Keeps what belongs to the newest revisions.
+fn forget<T>(by_revision: &mut BTreeMap<u64, T>) {
+    let newest = by_revision.last_key_value().map_or(0, |(newest, _)| *newest);
+    while let Some(oldest) = by_revision.first_entry()
+        && *oldest.key() + REMEMBERED < newest
+    {
+        oldest.remove();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::churn::talk::Holdings;
+
+    const SEED: u64 = 3;
+    const ELEMENTS: usize = 5000;
+
+    fn step(peer: u64, contributors: &[u64]) -> Step {
+        let work = work_of(SEED, 8, ELEMENTS);
+        let reduces = work.iter().map(|work| Done {
+            tag: work.key.tag,
+            contributors: contributors.to_vec(),
+            digest: work.digest(contributors).unwrap_or(77),
+        });
+        Step {
+            peer,
+            revision: 8,
+            reduces: reduces.collect(),
+            aborts: 0,
+            retries: 0,
+            holds: Holdings::default(),
+        }
+    }
+
+    /// The place of the first reduce of the step that is not quantized, and of the first that is.
+    fn places() -> [usize; 2] {
+        let work = work_of(SEED, 8, ELEMENTS);
+        [true, false].map(|is_exact| {
+            let is = |work: &Work| work.digest(&[0]).is_some() == is_exact;
+            work.iter().position(is).unwrap()
+        })
+    }
+
+    fn synced(state: &str) -> Synced {
+        Synced {
+            revision: 8,
+            state: state.into(),
+            entries_received: 0,
+            was_behind: false,
+        }
+    }
+
+    #[test]
+    fn what_is_right_is_not_found() {
+        let mut checker = Checker::new(SEED, ELEMENTS);
+        for number in 0..3 {
+            checker.synced(number, &synced("a"));
+            checker.stepped(number, &step(number + 10, &[10, 11, 12]));
+        }
+        assert_eq!(checker.findings(), []);
+    }
+
+    #[test]
+    fn a_wrong_sum_is_found() {
+        let mut checker = Checker::new(SEED, ELEMENTS);
+        let mut wrong = step(10, &[10, 11]);
+        let [exact, _] = places();
+        wrong.reduces[exact].digest += 1;
+        checker.stepped(0, &wrong);
+        let [Finding::WrongResult { number: 0, tag, .. }] = checker.findings() else {
+            panic!("{:?}", checker.findings());
+        };
+        assert_eq!(*tag, exact as u64 + 1);
+    }
+
+    #[test]
+    fn a_sum_of_others_than_it_names_is_found() {
+        let mut checker = Checker::new(SEED, ELEMENTS);
+        let mut wrong = step(10, &[10, 11, 12]);
+        for done in &mut wrong.reduces {
+            done.contributors.pop();
+        }
+        checker.stepped(0, &wrong);
+        let all = |finding: &Finding| matches!(finding, Finding::WrongResult { .. });
+        assert!(!checker.findings().is_empty() && checker.findings().iter().all(all));
+
+        let mut checker = Checker::new(SEED, ELEMENTS);
+        checker.stepped(0, &step(10, &[11, 12]));
+        let all = |finding: &Finding| matches!(finding, Finding::NotAContributor { .. });
+        assert!(!checker.findings().is_empty() && checker.findings().iter().all(all));
+    }
+
+    #[test]
+    fn quantized_results_that_differ_are_found() {
+        let mut checker = Checker::new(SEED, ELEMENTS);
+        checker.stepped(0, &step(10, &[10, 11]));
+        let mut wrong = step(11, &[10, 11]);
+        let [_, quantized] = places();
+        wrong.reduces[quantized].digest += 1;
+        checker.stepped(1, &wrong);
+        let found = checker.findings();
+        assert!(
+            matches!(found, [Finding::ResultsDiffer { one: 0, other: 1, .. }]),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn a_step_that_lacks_a_reduce_is_found() {
+        let mut checker = Checker::new(SEED, ELEMENTS);
+        let mut wrong = step(10, &[10, 11]);
+        wrong.reduces.pop();
+        checker.stepped(0, &wrong);
+        let found = checker.findings();
+        assert!(matches!(found, [Finding::OtherWork { .. }]), "{found:?}");
+    }
+
+    #[test]
+    fn a_differing_hash_is_found() {
+        let mut checker = Checker::new(SEED, ELEMENTS);
+        checker.synced(0, &synced("a"));
+        checker.synced(1, &synced("b"));
+        let found = checker.findings();
+        let expected = Finding::StatesDiffer {
+            one: 0,
+            other: 1,
+            revision: 8,
+        };
+        assert_eq!(found, [expected]);
+    }
+
+    #[test]
+    fn a_state_that_was_replaced_though_it_had_the_revision_is_found() {
+        let mut checker = Checker::new(SEED, ELEMENTS);
+        let replaced = Synced {
+            entries_received: 1,
+            ..synced("a")
+        };
+        let behind = Synced {
+            was_behind: true,
+            ..replaced.clone()
+        };
+        checker.synced(0, &behind);
+        assert_eq!(checker.findings(), []);
+        checker.synced(1, &replaced);
+        let found = checker.findings();
+        assert!(matches!(found, [Finding::Diverged { .. }]), "{found:?}");
+    }
+
+    #[test]
+    fn old_revisions_are_forgotten() {
+        let mut checker = Checker::new(SEED, ELEMENTS);
+        for revision in 0..3 * REMEMBERED {
+            let state = synced("a");
+            checker.synced(0, &Synced { revision, ..state });
+        }
+        assert!(checker.states.len() as u64 <= REMEMBERED + 1);
+    }
+}

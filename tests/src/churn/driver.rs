@@ -1,0 +1,337 @@
+//! The driver: starts the processes, and hears what they tell between the acts of the plan.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use pccl_subprocess::{Process, Processes};
+
+use super::checker::{Checker, Finding};
+use super::growth::{Growth, Window, growth};
+use super::holdings::holdings_of;
+use super::live::Live;
+use super::peer::PeerOptions;
+use super::plan::{After, Number, Plan, VETERANS};
+use super::pulse::Pulse;
+use super::report::{Faults, Report, Tally};
+use super::roles::{MasterOptions, Role};
+use super::talk::{Event, Step, Synced};
+use super::{Churn, Length};
+use crate::over::MasterAt;
+use crate::processes::{PATIENCE, Trouble};
+
+/// Peers while samples are taken.
+const CALM_PEERS: usize = 4;
+
+/// Samples of each process that are compared.
+const CALM_SAMPLES: usize = 60;
+
+/// The share of the time that is warm-up.
+const WARM_UP: u32 = 5;
+
+/// How often the driver looks after what is due.
+const TICK: Duration = Duration::from_millis(20);
+
+pub(super) struct Driver<'a> {
+    pub(super) program: &'a Path,
+    churn: Churn,
+    pub(super) processes: Processes<Event>,
+    master: Process,
+    at: Option<MasterAt>,
+    pub(super) peers: BTreeMap<Number, Peer>,
+    pub(super) numbers: BTreeMap<Process, Number>,
+    plan: Plan,
+    checker: Checker,
+    pub(super) pulse: Pulse,
+    pub(super) faults: Faults,
+    pub(super) tally: Tally,
+    begun: Instant,
+    newest: Option<u64>,
+    /// Where samples go, while they are taken.
+    window: Option<Window>,
+    growth: Vec<Growth>,
+    pub(super) live: Live,
+}
+
+/// A process that is a peer.
+pub(super) struct Peer {
+    pub(super) process: Process,
+    /// Who it is in the run.
+    pub(super) id: Option<u64>,
+    /// It is stopped until then.
+    pub(super) goes_on_at: Option<Instant>,
+    /// Contributors of its last step.
+    world: usize,
+}
+
+impl Peer {
+    pub(super) const fn of(process: Process) -> Self {
+        Self {
+            process,
+            id: None,
+            goes_on_at: None,
+            world: 0,
+        }
+    }
+}
+
+impl<'a> Driver<'a> {
+    /// Starts a master and the first peers.
+    pub(super) fn start(program: &'a Path, churn: Churn) -> Result<Self, Trouble> {
+        let mut processes = Processes::new();
+        let role = Role::Master(MasterOptions {
+            transport: churn.over,
+        });
+        let master = processes.start(Command::new(program).args(role.arguments()))?;
+        let now = Instant::now();
+        let mut driver = Self {
+            program,
+            churn,
+            processes,
+            master,
+            at: None,
+            peers: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            plan: Plan::new(churn.seed, churn.max_peers),
+            checker: Checker::new(churn.seed, churn.elements),
+            pulse: Pulse::begin(now),
+            faults: Faults::default(),
+            tally: Tally::default(),
+            begun: now,
+            newest: None,
+            window: None,
+            growth: Vec::new(),
+            live: Live::new(churn.is_verbose),
+        };
+        driver.until(|driver| driver.at.is_some())?;
+        for number in 0..VETERANS {
+            driver.start_peer(number)?;
+        }
+        Ok(driver)
+    }
+
+    pub(super) fn peer_options(&self) -> PeerOptions {
+        PeerOptions {
+            master: self.at.as_ref().map_or_else(String::new, |at| at.join.clone()),
+            seed: self.churn.seed,
+            elements: self.churn.elements,
+            state_bytes: self.churn.state_bytes,
+        }
+    }
+
+    /// The whole run: faults, a rest, more faults, another rest.
+    pub(super) fn run(&mut self) -> Result<(), Trouble> {
+        let (warm_up, rest) = match self.churn.length {
+            Length::Time(time) => (Length::Time(time / WARM_UP), Length::Time(time)),
+            Length::Faults(count) => {
+                let first = count / WARM_UP;
+                (Length::Faults(first), Length::Faults(count - first))
+            }
+        };
+        self.disturb(warm_up)?;
+        let first = self.rest()?;
+        self.disturb(rest)?;
+        let last = self.rest()?;
+        self.growth = growth(&first, &last);
+        Ok(())
+    }
+
+    /// Faults until so long after the beginning of the run, or so many.
+    fn disturb(&mut self, length: Length) -> Result<(), Trouble> {
+        let mut count = 0;
+        loop {
+            match length {
+                Length::Time(time) if self.begun.elapsed() >= time => return Ok(()),
+                Length::Faults(faults) if count >= faults => return Ok(()),
+                Length::Time(_) | Length::Faults(_) => count += 1,
+            }
+            let (after, act) = self.plan.next_fault();
+            match after {
+                After::Steps(steps) => {
+                    let due = self.newest.map_or(0, |newest| newest + steps);
+                    self.until(|driver| driver.newest.is_some_and(|newest| newest >= due))?;
+                }
+                After::Time(time) => {
+                    let due = Instant::now() + time;
+                    self.until(|_| Instant::now() >= due)?;
+                }
+            }
+            self.carry_out(act)?;
+        }
+    }
+
+    /// Lets a fixed number of peers work undisturbed, and takes samples.
+    fn rest(&mut self) -> Result<Window, Trouble> {
+        for act in self.plan.resize(CALM_PEERS.min(self.churn.max_peers)) {
+            self.carry_out(act)?;
+        }
+        self.go_on(true)?;
+        let limit = Instant::now() + PATIENCE;
+        self.until(|driver| driver.is_whole() || Instant::now() >= limit)?;
+        if !self.is_whole() {
+            self.checker.found(Finding::NeverWhole {
+                peers: self.peers.len(),
+                seconds: PATIENCE.as_secs(),
+            });
+            return Ok(Window::default());
+        }
+        self.window = Some(Window::default());
+        let names: Vec<String> = (0..VETERANS).map(name_of).collect();
+        self.until(|driver| {
+            let window = driver.window.as_ref();
+            window.is_some_and(|window| window.samples_of(&names) >= CALM_SAMPLES)
+        })?;
+        Ok(self.window.take().unwrap_or_default())
+    }
+
+    /// Whether the last step of each peer was one of all peers.
+    fn is_whole(&self) -> bool {
+        let all = self.peers.len();
+        self.peers.values().all(|peer| peer.world == all)
+    }
+
+    /// Hears the processes until this is so.
+    fn until(&mut self, is_so: impl Fn(&Self) -> bool) -> Result<(), Trouble> {
+        while !is_so(self) {
+            self.go_on(false)?;
+            match self.processes.next_before(Instant::now() + TICK) {
+                Some((process, Some(event))) => self.take(process, event),
+                Some((process, None)) => self.ended(process),
+                None => {}
+            }
+            self.live.show(self.peers.len(), &self.tally, &self.pulse);
+            let stall = self.pulse.stall(Instant::now());
+            if stall > PATIENCE {
+                let seconds = stall.as_secs();
+                self.found(Finding::Hang { seconds });
+                return Err(Trouble::Hang("a step".into()));
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, process: Process, event: Event) {
+        let number = self.numbers.get(&process).copied().unwrap_or(Number::MAX);
+        match event {
+            Event::Listening(at) => self.at = Some(at),
+            Event::Joined { peer } => {
+                self.tally.joins += 1;
+                self.live.note(|| format!("{} joined as {peer}", name_of(number)));
+                if let Some(known) = self.peers.get_mut(&number) {
+                    (known.id, known.world) = (Some(peer), 0);
+                }
+            }
+            Event::Synced(synced) => self.synced(number, &synced),
+            Event::Step(step) => self.stepped(number, &step),
+            Event::Failed { error } => {
+                self.tally.restarts += 1;
+                self.error(number, &error);
+            }
+            Event::Lost { error } => {
+                self.tally.lost += 1;
+                self.error(number, &error);
+            }
+            Event::Wrong { what } => {
+                self.peers.remove(&number);
+                self.found(Finding::BrokenPromise { number, what });
+            }
+            Event::GaveUp { error } => {
+                self.peers.remove(&number);
+                self.found(Finding::GaveUp { number, error });
+            }
+        }
+    }
+
+    fn synced(&mut self, number: Number, synced: &Synced) {
+        self.tally.fetches += u64::from(synced.entries_received > 0);
+        self.checker.synced(number, synced);
+    }
+
+    fn stepped(&mut self, number: Number, step: &Step) {
+        self.checker.stepped(number, step);
+        let contributors = step.reduces.last().map_or(&[][..], |done| &done.contributors);
+        self.pulse.stepped(contributors, Instant::now());
+        let tally = &mut self.tally;
+        tally.steps += u64::from(self.newest.is_none_or(|newest| newest < step.revision));
+        tally.commits += step.reduces.len() as u64;
+        tally.aborts += step.aborts;
+        tally.retries += step.retries;
+        self.newest = self.newest.max(Some(step.revision));
+        if let Some(peer) = self.peers.get_mut(&number) {
+            peer.world = contributors.len();
+        }
+        self.sample(number, step);
+    }
+
+    /// Takes a sample of a veteran, and of the master once per step.
+    fn sample(&mut self, number: Number, step: &Step) {
+        let Some(window) = &mut self.window else {
+            return;
+        };
+        if number < VETERANS {
+            window.add(&name_of(number), step.holds);
+        }
+        if number == 0
+            && let Ok(id) = self.processes.system_id(self.master)
+            && let Ok(holds) = holdings_of(&id.to_string())
+        {
+            window.add("master", holds);
+        }
+    }
+
+    fn error(&mut self, number: Number, error: &str) {
+        self.tally.error(error);
+        self.live.note(|| format!("{}: {error}", name_of(number)));
+    }
+
+    /// A process has closed its output. After its last words that is no news.
+    fn ended(&mut self, process: Process) {
+        if process == self.master {
+            let who = "the master".into();
+            self.found(Finding::Ended { who });
+        }
+        if let Some(number) = self.numbers.get(&process).copied()
+            && self.peers.remove(&number).is_some()
+        {
+            let who = name_of(number);
+            self.found(Finding::Ended { who });
+        }
+    }
+
+    fn found(&mut self, finding: Finding) {
+        self.live.say(&format!("seed {}: {finding}", self.churn.seed));
+        self.checker.found(finding);
+    }
+
+    pub(super) fn report(&mut self) -> Report {
+        self.processes.kill_all();
+        let growth_is_judged = matches!(self.churn.length, Length::Time(_));
+        let grown = self.growth.iter().filter_map(Growth::finding);
+        let grown = grown.filter(|_| growth_is_judged);
+        let findings: Vec<Finding> = self.checker.findings().iter().cloned().chain(grown).collect();
+        let [alone, beside] = self.pulse.worst();
+        let milliseconds = |time: Duration| time.as_millis() as u64;
+        Report {
+            seed: self.churn.seed,
+            max_peers: self.churn.max_peers,
+            seconds: self.begun.elapsed().as_secs_f64(),
+            holds: findings.is_empty() && self.tally.commits > 0,
+            findings,
+            faults: self.faults,
+            tally: self.tally.clone(),
+            longest_stall_ms: milliseconds(self.pulse.longest_stall()),
+            recoveries: self.pulse.recoveries(),
+            worst_recovery_ms: milliseconds(alone),
+            worst_recovery_beside_a_stop_ms: milliseconds(beside),
+            calm_peers: CALM_PEERS.min(self.churn.max_peers),
+            calm_samples: CALM_SAMPLES,
+            growth: self.growth.clone(),
+            growth_is_judged,
+        }
+    }
+}
+
+fn name_of(number: Number) -> String {
+    format!("peer {number}")
+}

@@ -1,0 +1,151 @@
+//! Whether processes hold more and more: medians of two windows, both in a world of the same size that nobody
+//! disturbs.
+//!
+//! What a process holds depends on the size of the world, and for some seconds on what happened before. So the driver
+//! lets the run come to rest with a fixed number of peers and takes samples, once after a warm-up and once at the end.
+//! Resident memory also depends on what the allocator keeps: a median hides single peaks of it, and no more.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::checker::Finding;
+use super::talk::Holdings;
+
+/// Growth beyond this is a failure.
+const PERCENT_MAX: u64 = 5;
+
+/// Samples of the processes that live long, by their names.
+#[derive(Clone, Debug, Default)]
+pub struct Window {
+    samples: BTreeMap<String, Vec<Holdings>>,
+}
+
+impl Window {
+    /// Adds what a process holds.
+    pub fn add(&mut self, who: &str, holds: Holdings) {
+        self.samples.entry(who.to_owned()).or_default().push(holds);
+    }
+
+    /// The fewest samples that there are of one of these processes.
+    #[must_use]
+    pub fn samples_of(&self, names: &[String]) -> usize {
+        let counts = names.iter().map(|name| self.samples.get(name).map_or(0, Vec::len));
+        counts.min().unwrap_or(0)
+    }
+}
+
+/// What a process held after the warm-up, and at the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Growth {
+    /// Which process.
+    pub who: String,
+    /// Of what.
+    pub what: &'static str,
+    /// The median of the first window.
+    pub first: u64,
+    /// The median of the last window.
+    pub last: u64,
+}
+
+impl Growth {
+    /// In percent of the first median. Negative if less is held.
+    #[must_use]
+    pub fn percent(&self) -> f64 {
+        100.0 * (self.last as f64 / self.first.max(1) as f64 - 1.0)
+    }
+
+    /// The failure that this is, if it is one.
+    #[must_use]
+    pub fn finding(&self) -> Option<Finding> {
+        let is_too_much = 100 * self.last > (100 + PERCENT_MAX) * self.first;
+        is_too_much.then(|| Finding::Growth {
+            who: self.who.clone(),
+            what: self.what.into(),
+            first: self.first,
+            last: self.last,
+        })
+    }
+}
+
+/// Compares the processes that are in both windows.
+#[must_use]
+pub fn growth(first: &Window, last: &Window) -> Vec<Growth> {
+    let mut rows = Vec::new();
+    for (who, before) in &first.samples {
+        let Some(after) = last.samples.get(who) else {
+            continue;
+        };
+        let mut compare = |what, of: fn(&Holdings) -> u64| {
+            let (first, last) = (median(before, of), median(after, of));
+            let who = who.clone();
+            rows.push(Growth {
+                who,
+                what,
+                first,
+                last,
+            });
+        };
+        compare("descriptors", |holds| holds.descriptors);
+        compare("threads", |holds| holds.threads);
+        compare("resident KiB", |holds| holds.resident_kib);
+    }
+    rows
+}
+
+fn median(samples: &[Holdings], of: fn(&Holdings) -> u64) -> u64 {
+    let mut values: Vec<u64> = samples.iter().map(of).collect();
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(descriptors: u64, threads: u64, resident_kib: u64) -> Window {
+        let mut window = Window::default();
+        for peak in [0, 500, 0, 0, 1] {
+            let holds = Holdings {
+                descriptors: descriptors + peak,
+                threads,
+                resident_kib,
+            };
+            window.add("peer 0", holds);
+        }
+        window
+    }
+
+    fn found(last: &Window) -> Vec<Finding> {
+        let rows = growth(&window(20, 4, 10_000), last);
+        rows.iter().filter_map(Growth::finding).collect()
+    }
+
+    #[test]
+    fn growing_descriptors_are_found() {
+        let findings = found(&window(22, 4, 10_000));
+        let [Finding::Growth { who, what, .. }] = &*findings else {
+            panic!("{findings:?}");
+        };
+        assert_eq!((who.as_str(), what.as_str()), ("peer 0", "descriptors"));
+    }
+
+    #[test]
+    fn growing_threads_and_growing_memory_are_found() {
+        assert_eq!(found(&window(20, 5, 10_000)).len(), 1);
+        assert_eq!(found(&window(20, 4, 10_501)).len(), 1);
+    }
+
+    #[test]
+    fn what_stays_within_five_percent_or_becomes_less_is_not_found() {
+        assert_eq!(found(&window(21, 4, 10_500)), []);
+        assert_eq!(found(&window(10, 2, 5_000)), []);
+    }
+
+    #[test]
+    fn a_process_that_is_in_one_window_only_is_not_compared() {
+        let mut other = Window::default();
+        other.add("peer 9", Holdings::default());
+        assert_eq!(growth(&window(20, 4, 10_000), &other), []);
+    }
+}

@@ -1,0 +1,80 @@
+//! A run of real processes that come and go, by a schedule of faults that is drawn from a seed, and what must be true
+//! of it all the same.
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`plan`] | the schedule of faults |
+//! | `driver`, `acts` | carry it out, and hear what the processes tell |
+//! | [`checker`], [`growth`], [`pulse`] | what must be true of what they tell |
+//! | [`report`], `live` | what is shown at the end, and meanwhile |
+//! | [`talk`] | what driver and processes tell each other |
+//! | [`roles`] | what a process is: a master, or a peer |
+//! | [`peer`], `reduces`, `state` | a peer: steps that synchronize a state and reduce several buffers at once |
+//! | [`work`], [`numbers`] | what is reduced in a step, and what must come out |
+//! | [`cutting`], [`holdings`] | resetting the lanes of a peer; what a process holds |
+
+mod acts;
+pub mod checker;
+pub mod cutting;
+mod driver;
+pub mod growth;
+pub mod holdings;
+mod live;
+pub mod numbers;
+pub mod peer;
+pub mod plan;
+pub mod pulse;
+mod reduces;
+pub mod report;
+pub mod roles;
+mod state;
+pub mod talk;
+pub mod work;
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::over::Over;
+use crate::processes::Trouble;
+use report::Report;
+
+/// Which churn.
+#[derive(Clone, Copy, Debug)]
+pub struct Churn {
+    /// Where all faults and all numbers come from.
+    pub seed: u64,
+    /// When it ends.
+    pub length: Length,
+    /// The most peers at a time. Two are there always.
+    pub max_peers: usize,
+    /// The most elements of a buffer.
+    pub elements: usize,
+    /// Bytes of shared state.
+    pub state_bytes: usize,
+    /// What the run goes over.
+    pub over: Over,
+    /// Whether each fault and each error is printed.
+    pub is_verbose: bool,
+}
+
+/// When a churn ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// After this time. Growth is judged.
+    Time(Duration),
+    /// After so many faults. Growth is not judged, because there is no warm-up.
+    Faults(u32),
+}
+
+/// Runs a churn of processes of `program`, which has to understand [`roles::Role`].
+///
+/// # Errors
+/// The system refuses something. What the run does wrong is in the report.
+pub fn churn(program: &Path, churn: Churn) -> Result<Report, Trouble> {
+    let mut driver = driver::Driver::start(program, churn)?;
+    match driver.run() {
+        // The report says it.
+        Ok(()) | Err(Trouble::Hang(_)) => Ok(driver.report()),
+        Err(trouble) => Err(trouble),
+    }
+}
