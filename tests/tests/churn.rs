@@ -4,12 +4,17 @@
 //!
 //! What is done to whom depends on the seed, what comes of it on the machine as well. The environment
 //! variable `CHURN_SEED` chooses another seed.
+//!
+//! The last test is the short version of `--bin churn`, which does more to its peers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pccl_master::RunningMaster;
+use pccl_tests::churn::plan::{Act, Plan};
+use pccl_tests::churn::{Churn as Schedule, Length, churn};
+use pccl_tests::over::Over;
 use pccl_tests::processes::{PATIENCE, Process, Swarm};
 use pccl_tests::roles::Role;
 use pccl_tests::scripted::PeerOptions;
@@ -23,6 +28,9 @@ const SEED: u64 = 20;
 
 const PEERS_MIN: usize = 2;
 const PEERS_MAX: usize = 6;
+
+/// Faults of a schedule.
+const FAULTS: u32 = 40;
 
 const MOMENTS: [Moment; 5] = [
     Moment::ReduceVoted,
@@ -185,11 +193,53 @@ fn a_run_that_scatters_gathers_and_broadcasts_survives_peers_that_come_and_go_at
     is_survived(10, true);
 }
 
-/// The run ends when so many peers have been killed, and after each the others have committed without it.
-fn is_survived(kills: usize, halves: bool) {
+#[test]
+fn every_result_and_every_state_is_right_while_peers_are_killed_stopped_cut_off_and_added() {
+    let schedule = Schedule {
+        seed: seed(),
+        length: Length::Faults(FAULTS),
+        max_peers: PEERS_MAX,
+        elements: 1 << 14,
+        state_bytes: 1 << 18,
+        over: Over::of_environment(),
+        is_verbose: false,
+    };
+
+    let report = churn(Path::new(env!("CARGO_BIN_EXE_churn")), schedule).unwrap();
+
+    println!("{report}");
+    assert_eq!(report.findings, []);
+    assert!(report.tally.commits > 0, "nothing was reduced");
+    assert!(
+        report.tally.fetches > 0,
+        "no newcomer has fetched the state"
+    );
+    assert_eq!(report.tally.deaths, kills_planned(schedule.seed));
+    assert_eq!(report.faults.killed, report.tally.deaths);
+}
+
+/// Kills of the schedule of this seed: some faults, a rest, more faults, another rest.
+fn kills_planned(seed: u64) -> u64 {
+    let mut plan = Plan::new(seed, PEERS_MAX);
+    let mut acts = Vec::new();
+    for faults in [FAULTS / 5, FAULTS - FAULTS / 5] {
+        acts.extend((0..faults).map(|_| plan.next_fault().1));
+        acts.extend(plan.resize(4));
+    }
+    let kills = acts.iter().filter(|act| matches!(act, Act::Kill(_)));
+    kills.count() as u64
+}
+
+fn seed() -> u64 {
     let chosen = std::env::var("CHURN_SEED").ok();
     let seed = chosen.map_or(SEED, |seed| seed.parse().unwrap());
     println!("seed {seed}");
+    seed
+}
+
+/// The run ends when so many peers have been killed, and after each the others have committed without it.
+fn is_survived(kills: usize, halves: bool) {
+    let seed = seed();
     let swarm = Swarm::recorded(Path::new(env!("CARGO_BIN_EXE_test_peer"))).unwrap();
     let master = swarm.master_builder().spawn("127.0.0.1:0").unwrap();
     let mut churn = Churn::new(seed, swarm, &master, halves);

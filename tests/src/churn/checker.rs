@@ -37,7 +37,9 @@ pub enum Finding {
         expected: u64,
     },
     /// A peer is not among the contributors of its own result.
-    #[error("peer {number}, revision {revision}, tag {tag}: its result is of {contributors:?}, without itself")]
+    #[error(
+        "peer {number}, revision {revision}, tag {tag}: its result is of {contributors:?}, without itself"
+    )]
     NotAContributor {
         /// The process.
         number: Number,
@@ -268,7 +270,9 @@ impl Checker {
 
 /// Keeps what belongs to the newest revisions.
 fn forget<T>(by_revision: &mut BTreeMap<u64, T>) {
-    let newest = by_revision.last_key_value().map_or(0, |(newest, _)| *newest);
+    let newest = by_revision
+        .last_key_value()
+        .map_or(0, |(newest, _)| *newest);
     while let Some(oldest) = by_revision.first_entry()
         && *oldest.key() + REMEMBERED < newest
     {
@@ -369,7 +373,14 @@ mod tests {
         checker.stepped(1, &wrong);
         let found = checker.findings();
         assert!(
-            matches!(found, [Finding::ResultsDiffer { one: 0, other: 1, .. }]),
+            matches!(
+                found,
+                [Finding::ResultsDiffer {
+                    one: 0,
+                    other: 1,
+                    ..
+                }]
+            ),
             "{found:?}"
         );
     }

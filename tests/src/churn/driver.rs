@@ -113,7 +113,10 @@ impl<'a> Driver<'a> {
 
     pub(super) fn peer_options(&self) -> PeerOptions {
         PeerOptions {
-            master: self.at.as_ref().map_or_else(String::new, |at| at.join.clone()),
+            master: self
+                .at
+                .as_ref()
+                .map_or_else(String::new, |at| at.join.clone()),
             seed: self.churn.seed,
             elements: self.churn.elements,
             state_bytes: self.churn.state_bytes,
@@ -217,7 +220,8 @@ impl<'a> Driver<'a> {
             Event::Listening(at) => self.at = Some(at),
             Event::Joined { peer } => {
                 self.tally.joins += 1;
-                self.live.note(|| format!("{} joined as {peer}", name_of(number)));
+                self.live
+                    .note(|| format!("{} joined as {peer}", name_of(number)));
                 if let Some(known) = self.peers.get_mut(&number) {
                     (known.id, known.world) = (Some(peer), 0);
                 }
@@ -250,7 +254,10 @@ impl<'a> Driver<'a> {
 
     fn stepped(&mut self, number: Number, step: &Step) {
         self.checker.stepped(number, step);
-        let contributors = step.reduces.last().map_or(&[][..], |done| &done.contributors);
+        let contributors = step
+            .reduces
+            .last()
+            .map_or(&[][..], |done| &done.contributors);
         self.pulse.stepped(contributors, Instant::now());
         let tally = &mut self.tally;
         tally.steps += u64::from(self.newest.is_none_or(|newest| newest < step.revision));
@@ -300,7 +307,8 @@ impl<'a> Driver<'a> {
     }
 
     fn found(&mut self, finding: Finding) {
-        self.live.say(&format!("seed {}: {finding}", self.churn.seed));
+        self.live
+            .say(&format!("seed {}: {finding}", self.churn.seed));
         self.checker.found(finding);
     }
 
@@ -309,7 +317,13 @@ impl<'a> Driver<'a> {
         let growth_is_judged = matches!(self.churn.length, Length::Time(_));
         let grown = self.growth.iter().filter_map(Growth::finding);
         let grown = grown.filter(|_| growth_is_judged);
-        let findings: Vec<Finding> = self.checker.findings().iter().cloned().chain(grown).collect();
+        let findings: Vec<Finding> = self
+            .checker
+            .findings()
+            .iter()
+            .cloned()
+            .chain(grown)
+            .collect();
         let [alone, beside] = self.pulse.worst();
         let milliseconds = |time: Duration| time.as_millis() as u64;
         Report {

@@ -30,7 +30,9 @@ impl Window {
     /// The fewest samples that there are of one of these processes.
     #[must_use]
     pub fn samples_of(&self, names: &[String]) -> usize {
-        let counts = names.iter().map(|name| self.samples.get(name).map_or(0, Vec::len));
+        let counts = names
+            .iter()
+            .map(|name| self.samples.get(name).map_or(0, Vec::len));
         counts.min().unwrap_or(0)
     }
 }

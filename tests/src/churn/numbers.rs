@@ -240,7 +240,10 @@ pub fn repeat<T: Copy>(buffer: &mut [T], period: &[T]) {
 
 /// What a peer contributes, up to where it repeats.
 fn pattern(key: Key, peer: u64) -> impl Iterator<Item = u32> {
-    let drawn = mixed(mixed(mixed(mixed(key.seed, key.revision), key.tag), peer), PERIOD as u64);
+    let drawn = mixed(
+        mixed(mixed(mixed(key.seed, key.revision), key.tag), peer),
+        PERIOD as u64,
+    );
     let period = PERIOD as u64;
     let first = (drawn % period) as u32;
     let stride = (drawn / period % (period - 1) + 1) as u32;
@@ -305,7 +308,10 @@ mod tests {
 
         for other in [
             Key { seed: 8, ..KEY },
-            Key { revision: 13, ..KEY },
+            Key {
+                revision: 13,
+                ..KEY
+            },
             Key { tag: 4, ..KEY },
         ] {
             assert!(verify(&sum, other, &[0, 4], Op::Sum).is_err(), "{other:?}");

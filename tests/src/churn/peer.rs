@@ -99,7 +99,9 @@ impl Wishes {
 
     /// Whether this is wished. Then it is no longer.
     fn take(&self, what: u8) -> bool {
-        let taken = self.0.compare_exchange(what, STAY, Ordering::Relaxed, Ordering::Relaxed);
+        let taken = self
+            .0
+            .compare_exchange(what, STAY, Ordering::Relaxed, Ordering::Relaxed);
         taken.is_ok()
     }
 }

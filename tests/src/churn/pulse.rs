@@ -41,7 +41,9 @@ impl Pulse {
     pub fn stepped(&mut self, contributors: &[u64], now: Instant) {
         self.longest_stall = self.longest_stall.max(now - self.last_step);
         self.last_step = now;
-        let recovered = self.missing.extract_if(.., |peer, _| !contributors.contains(peer));
+        let recovered = self
+            .missing
+            .extract_if(.., |peer, _| !contributors.contains(peer));
         for (_, missing) in recovered {
             let [alone, beside] = &mut self.worst;
             let worst = if missing.beside_a_stop { beside } else { alone };

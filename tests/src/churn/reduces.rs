@@ -194,12 +194,7 @@ fn call_again(error: Error, counts: &Counts) -> Result<(), Failed> {
 }
 
 /// Checks that a call that failed has left its buffer as it was.
-fn restored<T: Number>(
-    work: &Work,
-    buffer: &[T],
-    peer: u64,
-    error: &Error,
-) -> Result<(), Failed> {
+fn restored<T: Number>(work: &Work, buffer: &[T], peer: u64, error: &Error) -> Result<(), Failed> {
     if buffer.len() == work.length && is_contribution(buffer, work.key, peer) {
         return Ok(());
     }
@@ -210,7 +205,11 @@ fn restored<T: Number>(
 }
 
 /// Checks a result against what its contributors have given.
-fn checked<T: Number>(work: &Work, result: &[T], report: &CollectiveReport) -> Result<Done, Failed> {
+fn checked<T: Number>(
+    work: &Work,
+    result: &[T],
+    report: &CollectiveReport,
+) -> Result<Done, Failed> {
     let contributors: Vec<u64> = report.contributors.iter().map(|peer| peer.0).collect();
     let verified = if work.quantization == Quantization::None {
         verify(result, work.key, &contributors, work.op)

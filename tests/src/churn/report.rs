@@ -107,7 +107,11 @@ pub struct Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (faults, tally) = (&self.faults, &self.tally);
-        writeln!(f, "seed {}, up to {} peers, {:.1} s", self.seed, self.max_peers, self.seconds)?;
+        writeln!(
+            f,
+            "seed {}, up to {} peers, {:.1} s",
+            self.seed, self.max_peers, self.seconds
+        )?;
         writeln!(
             f,
             "faults: {} added, {} killed, {} stopped ({} more for long), {} left ({} more in mid-reduce), lanes of {} \
@@ -149,7 +153,11 @@ impl fmt::Display for Report {
         }
         match self.holds {
             true => write!(f, "all checks hold"),
-            false => write!(f, "NOT all checks hold; run it again with --seed {}", self.seed),
+            false => write!(
+                f,
+                "NOT all checks hold; run it again with --seed {}",
+                self.seed
+            ),
         }
     }
 }
@@ -161,7 +169,11 @@ impl Report {
             "held with {} peers at rest, medians of {} samples after the warm-up and at the end{}:",
             self.calm_peers,
             self.calm_samples,
-            if self.growth_is_judged { "" } else { " (not judged)" }
+            if self.growth_is_judged {
+                ""
+            } else {
+                " (not judged)"
+            }
         )?;
         for row in &self.growth {
             writeln!(

@@ -166,8 +166,7 @@ mod tests {
         for manner in [Manner::Handle, Manner::InPlace, Manner::Into] {
             for quantized in [false, true] {
                 let is = |work: &&Work| {
-                    work.manner == manner
-                        && (work.quantization != Quantization::None) == quantized
+                    work.manner == manner && (work.quantization != Quantization::None) == quantized
                 };
                 assert!(all.iter().any(|work| is(&work)), "{manner:?} {quantized}");
             }
