@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use pccl_subprocess::{Process, Processes};
 
-use super::checker::{Checker, Finding};
+use super::checker::Checker;
+use super::finding::Finding;
 use super::growth::{Growth, Window, growth};
-use super::holdings::holdings_of;
 use super::live::Live;
 use super::peer::PeerOptions;
 use super::plan::{After, Number, Plan, VETERANS};
 use super::pulse::Pulse;
 use super::report::{Faults, Report, Tally};
 use super::roles::{MasterOptions, Role};
-use super::talk::{Event, Step, Synced};
+use super::talk::Event;
 use super::{Churn, Length};
 use crate::over::MasterAt;
 use crate::processes::{PATIENCE, Trouble};
@@ -37,19 +37,19 @@ pub(super) struct Driver<'a> {
     pub(super) program: &'a Path,
     churn: Churn,
     pub(super) processes: Processes<Event>,
-    master: Process,
-    at: Option<MasterAt>,
+    pub(super) master: Process,
+    pub(super) at: Option<MasterAt>,
     pub(super) peers: BTreeMap<Number, Peer>,
     pub(super) numbers: BTreeMap<Process, Number>,
     plan: Plan,
-    checker: Checker,
+    pub(super) checker: Checker,
     pub(super) pulse: Pulse,
     pub(super) faults: Faults,
     pub(super) tally: Tally,
     begun: Instant,
-    newest: Option<u64>,
+    pub(super) newest: Option<u64>,
     /// Where samples go, while they are taken.
-    window: Option<Window>,
+    pub(super) window: Option<Window>,
     growth: Vec<Growth>,
     pub(super) live: Live,
 }
@@ -62,7 +62,7 @@ pub(super) struct Peer {
     /// It is stopped until then.
     pub(super) goes_on_at: Option<Instant>,
     /// Contributors of its last step.
-    world: usize,
+    pub(super) world: usize,
 }
 
 impl Peer {
@@ -214,99 +214,7 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    fn take(&mut self, process: Process, event: Event) {
-        let number = self.numbers.get(&process).copied().unwrap_or(Number::MAX);
-        match event {
-            Event::Listening(at) => self.at = Some(at),
-            Event::Joined { peer } => {
-                self.tally.joins += 1;
-                self.live
-                    .note(|| format!("{} joined as {peer}", name_of(number)));
-                if let Some(known) = self.peers.get_mut(&number) {
-                    (known.id, known.world) = (Some(peer), 0);
-                }
-            }
-            Event::Synced(synced) => self.synced(number, &synced),
-            Event::Step(step) => self.stepped(number, &step),
-            Event::Failed { error } => {
-                self.tally.restarts += 1;
-                self.error(number, &error);
-            }
-            Event::Lost { error } => {
-                self.tally.lost += 1;
-                self.error(number, &error);
-            }
-            Event::Wrong { what } => {
-                self.peers.remove(&number);
-                self.found(Finding::BrokenPromise { number, what });
-            }
-            Event::GaveUp { error } => {
-                self.peers.remove(&number);
-                self.found(Finding::GaveUp { number, error });
-            }
-        }
-    }
-
-    fn synced(&mut self, number: Number, synced: &Synced) {
-        self.tally.fetches += u64::from(synced.entries_received > 0);
-        self.checker.synced(number, synced);
-    }
-
-    fn stepped(&mut self, number: Number, step: &Step) {
-        self.checker.stepped(number, step);
-        let contributors = step
-            .reduces
-            .last()
-            .map_or(&[][..], |done| &done.contributors);
-        self.pulse.stepped(contributors, Instant::now());
-        let tally = &mut self.tally;
-        tally.steps += u64::from(self.newest.is_none_or(|newest| newest < step.revision));
-        tally.commits += step.reduces.len() as u64;
-        tally.aborts += step.aborts;
-        tally.retries += step.retries;
-        self.newest = self.newest.max(Some(step.revision));
-        if let Some(peer) = self.peers.get_mut(&number) {
-            peer.world = contributors.len();
-        }
-        self.sample(number, step);
-    }
-
-    /// Takes a sample of a veteran, and of the master once per step.
-    fn sample(&mut self, number: Number, step: &Step) {
-        let Some(window) = &mut self.window else {
-            return;
-        };
-        if number < VETERANS {
-            window.add(&name_of(number), step.holds);
-        }
-        if number == 0
-            && let Ok(id) = self.processes.system_id(self.master)
-            && let Ok(holds) = holdings_of(&id.to_string())
-        {
-            window.add("master", holds);
-        }
-    }
-
-    fn error(&mut self, number: Number, error: &str) {
-        self.tally.error(error);
-        self.live.note(|| format!("{}: {error}", name_of(number)));
-    }
-
-    /// A process has closed its output. After its last words that is no news.
-    fn ended(&mut self, process: Process) {
-        if process == self.master {
-            let who = "the master".into();
-            self.found(Finding::Ended { who });
-        }
-        if let Some(number) = self.numbers.get(&process).copied()
-            && self.peers.remove(&number).is_some()
-        {
-            let who = name_of(number);
-            self.found(Finding::Ended { who });
-        }
-    }
-
-    fn found(&mut self, finding: Finding) {
+    pub(super) fn found(&mut self, finding: Finding) {
         self.live
             .say(&format!("seed {}: {finding}", self.churn.seed));
         self.checker.found(finding);
@@ -346,6 +254,6 @@ impl<'a> Driver<'a> {
     }
 }
 
-fn name_of(number: Number) -> String {
+pub(super) fn name_of(number: Number) -> String {
     format!("peer {number}")
 }

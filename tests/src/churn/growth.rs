@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::checker::Finding;
+use super::finding::Finding;
 use super::talk::Holdings;
 
 /// Growth beyond this is a failure.

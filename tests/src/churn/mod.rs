@@ -4,8 +4,9 @@
 //! | module | what it is for |
 //! |---|---|
 //! | [`plan`] | the schedule of faults |
-//! | `driver`, `acts` | carry it out, and hear what the processes tell |
-//! | [`checker`], [`growth`], [`pulse`] | what must be true of what they tell |
+//! | `driver`, `acts`, `hearing` | carry it out, and hear what the processes tell |
+//! | [`checker`], [`growth`], [`pulse`] | hold what they tell against what must be true of it |
+//! | [`finding`] | what must not be |
 //! | [`report`], `live` | what is shown at the end, and meanwhile |
 //! | [`talk`] | what driver and processes tell each other |
 //! | [`roles`] | what a process is: a master, or a peer |
@@ -17,7 +18,9 @@ mod acts;
 pub mod checker;
 pub mod cutting;
 mod driver;
+pub mod finding;
 pub mod growth;
+mod hearing;
 pub mod holdings;
 mod live;
 pub mod numbers;

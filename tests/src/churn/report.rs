@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::checker::Finding;
+use super::finding::Finding;
 use super::growth::Growth;
 
 /// What was done to the peers.

@@ -1,0 +1,105 @@
+//! What the driver does with what the processes tell.
+
+use std::time::Instant;
+
+use pccl_subprocess::Process;
+
+use super::driver::{Driver, name_of};
+use super::finding::Finding;
+use super::holdings::holdings_of;
+use super::plan::{Number, VETERANS};
+use super::talk::{Event, Step, Synced};
+
+impl Driver<'_> {
+    pub(super) fn take(&mut self, process: Process, event: Event) {
+        let number = self.numbers.get(&process).copied().unwrap_or(Number::MAX);
+        match event {
+            Event::Listening(at) => self.at = Some(at),
+            Event::Joined { peer } => {
+                self.tally.joins += 1;
+                self.live
+                    .note(|| format!("{} joined as {peer}", name_of(number)));
+                if let Some(known) = self.peers.get_mut(&number) {
+                    (known.id, known.world) = (Some(peer), 0);
+                }
+            }
+            Event::Synced(synced) => self.synced(number, &synced),
+            Event::Step(step) => self.stepped(number, &step),
+            Event::Failed { error } => {
+                self.tally.restarts += 1;
+                self.error(number, &error);
+            }
+            Event::Lost { error } => {
+                self.tally.lost += 1;
+                self.error(number, &error);
+            }
+            Event::Wrong { what } => {
+                self.peers.remove(&number);
+                self.found(Finding::BrokenPromise { number, what });
+            }
+            Event::GaveUp { error } => {
+                self.peers.remove(&number);
+                self.found(Finding::GaveUp { number, error });
+            }
+        }
+    }
+
+    fn synced(&mut self, number: Number, synced: &Synced) {
+        self.tally.fetches += u64::from(synced.entries_received > 0);
+        self.checker.synced(number, synced);
+    }
+
+    fn stepped(&mut self, number: Number, step: &Step) {
+        self.checker.stepped(number, step);
+        let contributors = step
+            .reduces
+            .last()
+            .map_or(&[][..], |done| &done.contributors);
+        self.pulse.stepped(contributors, Instant::now());
+        let tally = &mut self.tally;
+        tally.steps += u64::from(self.newest.is_none_or(|newest| newest < step.revision));
+        tally.commits += step.reduces.len() as u64;
+        tally.aborts += step.aborts;
+        tally.retries += step.retries;
+        self.newest = self.newest.max(Some(step.revision));
+        if let Some(peer) = self.peers.get_mut(&number) {
+            peer.world = contributors.len();
+        }
+        self.sample(number, step);
+    }
+
+    /// Takes a sample of a veteran, and of the master once per step.
+    fn sample(&mut self, number: Number, step: &Step) {
+        let Some(window) = &mut self.window else {
+            return;
+        };
+        if number < VETERANS {
+            window.add(&name_of(number), step.holds);
+        }
+        if number == 0
+            && let Ok(id) = self.processes.system_id(self.master)
+            && let Ok(holds) = holdings_of(&id.to_string())
+        {
+            window.add("master", holds);
+        }
+    }
+
+    fn error(&mut self, number: Number, error: &str) {
+        self.tally.error(error);
+        self.live.note(|| format!("{}: {error}", name_of(number)));
+    }
+
+    /// A process has closed its output. After its last words that is no news.
+    pub(super) fn ended(&mut self, process: Process) {
+        if process == self.master {
+            let who = "the master".into();
+            self.found(Finding::Ended { who });
+        }
+        if let Some(number) = self.numbers.get(&process).copied()
+            && self.peers.remove(&number).is_some()
+        {
+            let who = name_of(number);
+            self.found(Finding::Ended { who });
+        }
+    }
+}
