@@ -130,39 +130,35 @@ impl<'a> Peer<'a> {
             Err(error) => return error.into(),
         };
         loop {
-            let lost = match peer.steps(comm) {
-                End::Left => None,
+            match peer.steps(comm) {
+                End::Left => {}
                 End::Failed(Failed::Error(error)) if error.next() == Next::Reconnect => {
                     tell(&Event::Lost {
                         error: error.to_string(),
                     });
-                    Some(error)
                 }
                 End::Failed(failed) => return failed,
-            };
-            comm = match peer.connect_again(lost) {
+            }
+            comm = match peer.connect_again() {
                 Ok(comm) => comm,
                 Err(error) => return error.into(),
             };
         }
     }
 
-    fn connect_again(&self, lost: Option<Error>) -> Result<Communicator, Error> {
+    fn connect_again(&self) -> Result<Communicator, Error> {
         let since = Instant::now();
-        let mut last = lost;
         loop {
             let builder = self.options.builder(self.cutter);
             match builder.connect_patience(Duration::ZERO).connect() {
                 Ok(comm) => return Ok(joined(comm)),
-                Err(error) if error.next() == Next::Reconnect => last = Some(error),
+                Err(error)
+                    if error.next() == Next::Reconnect && since.elapsed() < RECONNECT_FOR =>
+                {
+                    thread::sleep(RECONNECT_PAUSE);
+                }
                 Err(error) => return Err(error),
             }
-            if since.elapsed() > RECONNECT_FOR
-                && let Some(error) = last
-            {
-                return Err(error);
-            }
-            thread::sleep(RECONNECT_PAUSE);
         }
     }
 

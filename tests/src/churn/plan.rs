@@ -42,7 +42,7 @@ pub enum After {
 }
 
 /// The schedule. It has no end; who is alive follows from what it has said.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Plan {
     random: StdRng,
     living: BTreeSet<Number>,

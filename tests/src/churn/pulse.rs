@@ -41,15 +41,17 @@ impl Pulse {
     pub fn stepped(&mut self, contributors: &[u64], now: Instant) {
         self.longest_stall = self.longest_stall.max(now - self.last_step);
         self.last_step = now;
-        let recovered = self
-            .missing
-            .extract_if(.., |peer, _| !contributors.contains(peer));
-        for (_, missing) in recovered {
-            let [alone, beside] = &mut self.worst;
+        let (worst, recoveries) = (&mut self.worst, &mut self.recoveries);
+        self.missing.retain(|peer, missing| {
+            if contributors.contains(peer) {
+                return true;
+            }
+            let [alone, beside] = &mut *worst;
             let worst = if missing.beside_a_stop { beside } else { alone };
             *worst = (*worst).max(now - missing.since);
-            self.recoveries += 1;
-        }
+            *recoveries += 1;
+            false
+        });
     }
 
     /// A peer of the run was killed.
