@@ -157,8 +157,18 @@ mod tests {
     const SEED: u64 = 3;
     const ELEMENTS: usize = 5000;
 
+    /// A revision whose step has reduces that are quantized, and others.
+    fn revision() -> u64 {
+        let is_quantized = |work: &Work| work.digest(&[0]).is_none();
+        let has_both = |revision: &u64| {
+            let work = work_of(SEED, *revision, ELEMENTS);
+            work.iter().any(is_quantized) && !work.iter().all(is_quantized)
+        };
+        (0..).find(has_both).expect("both kinds")
+    }
+
     fn step(peer: u64, contributors: &[u64]) -> Step {
-        let work = work_of(SEED, 8, ELEMENTS);
+        let work = work_of(SEED, revision(), ELEMENTS);
         let reduces = work.iter().map(|work| Done {
             tag: work.key.tag,
             contributors: contributors.to_vec(),
@@ -166,7 +176,7 @@ mod tests {
         });
         Step {
             peer,
-            revision: 8,
+            revision: revision(),
             reduces: reduces.collect(),
             aborts: 0,
             retries: 0,
@@ -174,18 +184,16 @@ mod tests {
         }
     }
 
-    /// The place of the first reduce of the step that is not quantized, and of the first that is.
-    fn places() -> [usize; 2] {
-        let work = work_of(SEED, 8, ELEMENTS);
-        [true, false].map(|is_exact| {
-            let is = |work: &Work| work.digest(&[0]).is_some() == is_exact;
-            work.iter().position(is).unwrap()
-        })
+    /// The place of the first reduce of the step that is quantized, or of the first that is not.
+    fn first(is_quantized: bool) -> usize {
+        let work = work_of(SEED, revision(), ELEMENTS);
+        let is = |work: &Work| work.digest(&[0]).is_none() == is_quantized;
+        work.iter().position(is).expect("both kinds")
     }
 
     fn synced(state: &str) -> Synced {
         Synced {
-            revision: 8,
+            revision: revision(),
             state: state.into(),
             entries_received: 0,
             was_behind: false,
@@ -206,7 +214,7 @@ mod tests {
     fn a_wrong_sum_is_found() {
         let mut checker = Checker::new(SEED, ELEMENTS);
         let mut wrong = step(10, &[10, 11]);
-        let [exact, _] = places();
+        let exact = first(false);
         wrong.reduces[exact].digest += 1;
         checker.stepped(0, &wrong);
         let [Finding::WrongResult { number: 0, tag, .. }] = checker.findings() else {
@@ -237,7 +245,7 @@ mod tests {
         let mut checker = Checker::new(SEED, ELEMENTS);
         checker.stepped(0, &step(10, &[10, 11]));
         let mut wrong = step(11, &[10, 11]);
-        let [_, quantized] = places();
+        let quantized = first(true);
         wrong.reduces[quantized].digest += 1;
         checker.stepped(1, &wrong);
         let found = checker.findings();
@@ -273,7 +281,7 @@ mod tests {
         let expected = Finding::StatesDiffer {
             one: 0,
             other: 1,
-            revision: 8,
+            revision: revision(),
         };
         assert_eq!(found, [expected]);
     }
