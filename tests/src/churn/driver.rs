@@ -21,14 +21,14 @@ use super::{Churn, Length};
 use crate::over::MasterAt;
 use crate::processes::{PATIENCE, Trouble};
 
-/// Peers while samples are taken.
-const CALM_PEERS: usize = 4;
+/// The run rests so often.
+pub const RESTS: u32 = 5;
 
-/// Samples of each process that are compared.
-const CALM_SAMPLES: usize = 60;
+/// Peers while it rests: the ones that live long, alone. The lanes of a larger world depend on its history.
+const PEERS_AT_REST: usize = VETERANS as usize;
 
-/// The share of the time that is warm-up.
-const WARM_UP: u32 = 5;
+/// Samples of each process in a rest.
+const SAMPLES: usize = 60;
 
 /// How often the driver looks after what is due.
 const TICK: Duration = Duration::from_millis(20);
@@ -123,20 +123,17 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// The whole run: faults, a rest, more faults, another rest.
+    /// The whole run: faults and rests by turns.
     pub(super) fn run(&mut self) -> Result<(), Trouble> {
-        let (warm_up, rest) = match self.churn.length {
-            Length::Time(time) => (Length::Time(time / WARM_UP), Length::Time(time)),
-            Length::Faults(count) => {
-                let first = count / WARM_UP;
-                (Length::Faults(first), Length::Faults(count - first))
-            }
-        };
-        self.disturb(warm_up)?;
-        let first = self.rest()?;
-        self.disturb(rest)?;
-        let last = self.rest()?;
-        self.growth = growth(&first, &last);
+        let mut rests = Vec::new();
+        for turn in 1..=RESTS {
+            self.disturb(match self.churn.length {
+                Length::Time(time) => Length::Time(time * turn / RESTS),
+                Length::Faults(count) => Length::Faults(count / RESTS),
+            })?;
+            rests.push(self.rest()?);
+        }
+        self.growth = growth(&rests);
         Ok(())
     }
 
@@ -164,9 +161,9 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Lets a fixed number of peers work undisturbed, and takes samples.
+    /// Lets the veterans work undisturbed, and takes samples.
     fn rest(&mut self) -> Result<Window, Trouble> {
-        for act in self.plan.resize(CALM_PEERS.min(self.churn.max_peers)) {
+        for act in self.plan.resize(PEERS_AT_REST) {
             self.carry_out(act)?;
         }
         self.go_on(true)?;
@@ -183,7 +180,7 @@ impl<'a> Driver<'a> {
         let names: Vec<String> = (0..VETERANS).map(name_of).collect();
         self.until(|driver| {
             let window = driver.window.as_ref();
-            window.is_some_and(|window| window.samples_of(&names) >= CALM_SAMPLES)
+            window.is_some_and(|window| window.samples_of(&names) >= SAMPLES)
         })?;
         Ok(self.window.take().unwrap_or_default())
     }
@@ -246,8 +243,7 @@ impl<'a> Driver<'a> {
             recoveries: self.pulse.recoveries(),
             worst_recovery_ms: milliseconds(alone),
             worst_recovery_beside_a_stop_ms: milliseconds(beside),
-            calm_peers: CALM_PEERS.min(self.churn.max_peers),
-            calm_samples: CALM_SAMPLES,
+            samples: SAMPLES,
             growth: self.growth.clone(),
             growth_is_judged,
         }

@@ -1,9 +1,9 @@
-//! Whether processes hold more and more: medians of two windows, both in a world of the same size that nobody
-//! disturbs.
+//! Whether processes hold more and more: medians of samples in several rests.
 //!
 //! What a process holds depends on the size of the world, and for some seconds on what happened before. So the driver
-//! lets the run come to rest with a fixed number of peers and takes samples, once after a warm-up and once at the end.
-//! Resident memory also depends on what the allocator keeps: a median hides single peaks of it, and no more.
+//! lets the run come to rest with the same few peers each time, and takes samples. The first rest ends the warm-up; the
+//! last one is compared with it. Resident memory also depends on what the allocator keeps: a median hides single peaks
+//! of it, and no more. The rests in between show whether something grows all the time.
 
 use std::collections::BTreeMap;
 
@@ -37,56 +37,58 @@ impl Window {
     }
 }
 
-/// What a process held after the warm-up, and at the end.
+/// What a process held, rest by rest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Growth {
     /// Which process.
     pub who: String,
     /// Of what.
     pub what: &'static str,
-    /// The median of the first window.
-    pub first: u64,
-    /// The median of the last window.
-    pub last: u64,
+    /// The median of each rest, the one after the warm-up first.
+    pub medians: Vec<u64>,
 }
 
 impl Growth {
-    /// In percent of the first median. Negative if less is held.
+    /// From the first rest to the last one, in percent. Negative if less is held.
     #[must_use]
     pub fn percent(&self) -> f64 {
-        100.0 * (self.last as f64 / self.first.max(1) as f64 - 1.0)
+        let (first, last) = self.ends();
+        100.0 * (last as f64 / first.max(1) as f64 - 1.0)
     }
 
     /// The failure that this is, if it is one.
     #[must_use]
     pub fn finding(&self) -> Option<Finding> {
-        let is_too_much = 100 * self.last > (100 + PERCENT_MAX) * self.first;
+        let (first, last) = self.ends();
+        let is_too_much = 100 * last > (100 + PERCENT_MAX) * first;
         is_too_much.then(|| Finding::Growth {
             who: self.who.clone(),
             what: self.what.into(),
-            first: self.first,
-            last: self.last,
+            first,
+            last,
         })
+    }
+
+    fn ends(&self) -> (u64, u64) {
+        let first = self.medians.first().copied().unwrap_or(0);
+        (first, self.medians.last().copied().unwrap_or(0))
     }
 }
 
-/// Compares the processes that are in both windows.
+/// Compares the processes that are in all rests.
 #[must_use]
-pub fn growth(first: &Window, last: &Window) -> Vec<Growth> {
+pub fn growth(rests: &[Window]) -> Vec<Growth> {
     let mut rows = Vec::new();
-    for (who, before) in &first.samples {
-        let Some(after) = last.samples.get(who) else {
+    let names = rests.first().map(|rest| rest.samples.keys());
+    for who in names.into_iter().flatten() {
+        let samples = rests.iter().map(|rest| rest.samples.get(who));
+        let Some(samples) = samples.collect::<Option<Vec<_>>>() else {
             continue;
         };
         let mut compare = |what, of: fn(&Holdings) -> u64| {
-            let (first, last) = (median(before, of), median(after, of));
             let who = who.clone();
-            rows.push(Growth {
-                who,
-                what,
-                first,
-                last,
-            });
+            let medians = samples.iter().map(|samples| median(samples, of)).collect();
+            rows.push(Growth { who, what, medians });
         };
         compare("descriptors", |holds| holds.descriptors);
         compare("threads", |holds| holds.threads);
@@ -118,14 +120,14 @@ mod tests {
         window
     }
 
-    fn found(last: &Window) -> Vec<Finding> {
-        let rows = growth(&window(20, 4, 10_000), last);
+    fn found(last: Window) -> Vec<Finding> {
+        let rows = growth(&[window(20, 4, 10_000), window(90, 90, 90), last]);
         rows.iter().filter_map(Growth::finding).collect()
     }
 
     #[test]
     fn growing_descriptors_are_found() {
-        let findings = found(&window(22, 4, 10_000));
+        let findings = found(window(22, 4, 10_000));
         let [Finding::Growth { who, what, .. }] = &*findings else {
             panic!("{findings:?}");
         };
@@ -134,20 +136,20 @@ mod tests {
 
     #[test]
     fn growing_threads_and_growing_memory_are_found() {
-        assert_eq!(found(&window(20, 5, 10_000)).len(), 1);
-        assert_eq!(found(&window(20, 4, 10_501)).len(), 1);
+        assert_eq!(found(window(20, 5, 10_000)).len(), 1);
+        assert_eq!(found(window(20, 4, 10_501)).len(), 1);
     }
 
     #[test]
     fn what_stays_within_five_percent_or_becomes_less_is_not_found() {
-        assert_eq!(found(&window(21, 4, 10_500)), []);
-        assert_eq!(found(&window(10, 2, 5_000)), []);
+        assert_eq!(found(window(21, 4, 10_500)), []);
+        assert_eq!(found(window(10, 2, 5_000)), []);
     }
 
     #[test]
-    fn a_process_that_is_in_one_window_only_is_not_compared() {
+    fn a_process_that_is_not_in_all_rests_is_not_compared() {
         let mut other = Window::default();
         other.add("peer 9", Holdings::default());
-        assert_eq!(growth(&window(20, 4, 10_000), &other), []);
+        assert_eq!(growth(&[window(20, 4, 10_000), other]), []);
     }
 }

@@ -39,6 +39,7 @@ use std::time::Duration;
 
 use crate::over::Over;
 use crate::processes::Trouble;
+pub use driver::RESTS;
 use report::Report;
 
 /// Which churn.
@@ -65,7 +66,7 @@ pub struct Churn {
 pub enum Length {
     /// After this time. Growth is judged.
     Time(Duration),
-    /// After so many faults. Growth is not judged, because there is no warm-up.
+    /// After so many faults, less what [`RESTS`] does not divide. Growth is not judged, because there is no warm-up.
     Faults(u32),
 }
 

@@ -94,11 +94,9 @@ pub struct Report {
     pub worst_recovery_ms: u64,
     /// The longest of these times, if somebody was stopped meanwhile.
     pub worst_recovery_beside_a_stop_ms: u64,
-    /// Peers in the two windows that are compared.
-    pub calm_peers: usize,
-    /// Samples in each of them.
-    pub calm_samples: usize,
-    /// What the processes that live long held in them.
+    /// Samples of each process in each rest.
+    pub samples: usize,
+    /// What the processes that live long held in the rests.
     pub growth: Vec<Growth>,
     /// Whether growth counts as a failure. A short run has no warm-up.
     pub growth_is_judged: bool,
@@ -164,27 +162,22 @@ impl fmt::Display for Report {
 
 impl Report {
     fn write_growth(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let judged = if self.growth_is_judged {
+            "the first is after the warm-up"
+        } else {
+            "not judged"
+        };
         writeln!(
             f,
-            "held with {} peers at rest, medians of {} samples after the warm-up and at the end{}:",
-            self.calm_peers,
-            self.calm_samples,
-            if self.growth_is_judged {
-                ""
-            } else {
-                " (not judged)"
-            }
+            "held in each rest, medians of {} samples ({judged}):",
+            self.samples
         )?;
         for row in &self.growth {
-            writeln!(
-                f,
-                "  {:8} {:13} {:>8} {:>8} {:+6.1} %",
-                row.who,
-                row.what,
-                row.first,
-                row.last,
-                row.percent()
-            )?;
+            write!(f, "  {:8} {:13}", row.who, row.what)?;
+            for median in &row.medians {
+                write!(f, " {median:>7}")?;
+            }
+            writeln!(f, " {:+6.1} %", row.percent())?;
         }
         Ok(())
     }
