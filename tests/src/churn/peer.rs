@@ -17,11 +17,11 @@ use super::talk::{Event, Order, Step, Synced};
 use super::work::work_of;
 use crate::over::Over;
 
-/// How long a peer tries to connect again.
-const RECONNECT_FOR: Duration = Duration::from_secs(60);
+/// How long a peer tries to connect: at first, and again.
+const CONNECT_FOR: Duration = Duration::from_secs(60);
 
 /// The pause between two attempts.
-const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
+const CONNECT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What a peer is to do.
 #[derive(Clone, Debug, clap::Args)]
@@ -124,12 +124,11 @@ impl<'a> Peer<'a> {
             state: State::new(options.seed, options.state_bytes),
             counts: Counts::default(),
         };
-        let connected = options.builder(cutter).connect();
-        let mut comm = match connected {
-            Ok(comm) => joined(comm),
-            Err(error) => return error.into(),
-        };
         loop {
+            let comm = match peer.connect() {
+                Ok(comm) => comm,
+                Err(error) => return error.into(),
+            };
             match peer.steps(comm) {
                 End::Left => {}
                 End::Failed(Failed::Error(error)) if error.next() == Next::Reconnect => {
@@ -139,23 +138,21 @@ impl<'a> Peer<'a> {
                 }
                 End::Failed(failed) => return failed,
             }
-            comm = match peer.connect_again() {
-                Ok(comm) => comm,
-                Err(error) => return error.into(),
-            };
         }
     }
 
-    fn connect_again(&self) -> Result<Communicator, Error> {
+    fn connect(&self) -> Result<Communicator, Error> {
         let since = Instant::now();
         loop {
             let builder = self.options.builder(self.cutter);
             match builder.connect_patience(Duration::ZERO).connect() {
-                Ok(comm) => return Ok(joined(comm)),
-                Err(error)
-                    if error.next() == Next::Reconnect && since.elapsed() < RECONNECT_FOR =>
-                {
-                    thread::sleep(RECONNECT_PAUSE);
+                Ok(comm) => {
+                    let peer = comm.peer_id().0;
+                    tell(&Event::Joined { peer });
+                    return Ok(comm);
+                }
+                Err(error) if error.next() == Next::Reconnect && since.elapsed() < CONNECT_FOR => {
+                    thread::sleep(CONNECT_PAUSE);
                 }
                 Err(error) => return Err(error),
             }
@@ -254,10 +251,4 @@ enum End {
     /// The peer has left, because the driver wished it.
     Left,
     Failed(Failed),
-}
-
-fn joined(comm: Communicator) -> Communicator {
-    let peer = comm.peer_id().0;
-    tell(&Event::Joined { peer });
-    comm
 }
