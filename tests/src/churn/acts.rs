@@ -1,11 +1,10 @@
 //! Carrying out the schedule of faults.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::driver::{Driver, Peer};
+use super::driver::{Driver, Peer, command};
 use super::plan::{Act, Number};
 use super::roles::Role;
 use super::talk::Order;
@@ -56,8 +55,7 @@ impl Driver<'_> {
 
     pub(super) fn start_peer(&mut self, number: Number) -> Result<(), Trouble> {
         let role = Role::Peer(self.peer_options());
-        let mut command = Command::new(self.program);
-        let process = self.processes.start(command.args(role.arguments()))?;
+        let process = self.processes.start(&mut command(self.program, &role))?;
         self.numbers.insert(process, number);
         self.peers.insert(number, Peer::of(process));
         Ok(())
@@ -122,7 +120,7 @@ impl Driver<'_> {
         Ok(kill_process(id, signal).map_err(std::io::Error::from)?)
     }
 
-    fn order(&mut self, number: Number, order: Order) {
+    pub(super) fn order(&mut self, number: Number, order: Order) {
         if let Some(peer) = self.peers.get(&number) {
             // Fails if the process has ended, which is noticed where its output ends.
             self.processes.tell(peer.process, &order).ok();

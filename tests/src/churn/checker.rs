@@ -152,7 +152,6 @@ fn forget<T>(by_revision: &mut BTreeMap<u64, T>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::churn::talk::Holdings;
 
     const SEED: u64 = 3;
     const ELEMENTS: usize = 5000;
@@ -180,7 +179,6 @@ mod tests {
             reduces: reduces.collect(),
             aborts: 0,
             retries: 0,
-            holds: Holdings::default(),
         }
     }
 

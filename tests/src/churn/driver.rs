@@ -11,12 +11,12 @@ use super::checker::Checker;
 use super::finding::Finding;
 use super::growth::{Growth, Window, growth};
 use super::live::Live;
-use super::peer::PeerOptions;
+use super::peer::{PeerOptions, SAMPLES};
 use super::plan::{After, Number, Plan, VETERANS};
 use super::pulse::Pulse;
 use super::report::{Faults, Report, Tally};
 use super::roles::{MasterOptions, Role};
-use super::talk::Event;
+use super::talk::{Event, Order};
 use super::{Churn, Length};
 use crate::over::MasterAt;
 use crate::processes::{PATIENCE, Trouble};
@@ -26,9 +26,6 @@ pub const RESTS: u32 = 5;
 
 /// Peers while it rests: the ones that live long, alone. The lanes of a larger world depend on its history.
 const PEERS_AT_REST: usize = VETERANS as usize;
-
-/// Samples of each process in a rest.
-const SAMPLES: usize = 60;
 
 /// How often the driver looks after what is due.
 const TICK: Duration = Duration::from_millis(20);
@@ -83,7 +80,7 @@ impl<'a> Driver<'a> {
         let role = Role::Master(MasterOptions {
             transport: churn.over,
         });
-        let master = processes.start(Command::new(program).args(role.arguments()))?;
+        let master = processes.start(&mut command(program, &role))?;
         let now = Instant::now();
         let mut driver = Self {
             program,
@@ -161,7 +158,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Lets the veterans work undisturbed, and takes samples.
+    /// Lets the veterans work undisturbed and rest, and takes samples.
     fn rest(&mut self) -> Result<Window, Trouble> {
         for act in self.plan.resize(PEERS_AT_REST) {
             self.carry_out(act)?;
@@ -177,11 +174,16 @@ impl<'a> Driver<'a> {
             return Ok(Window::default());
         }
         self.window = Some(Window::default());
+        self.pulse.rest();
+        for number in 0..VETERANS {
+            self.order(number, Order::Rest);
+        }
         let names: Vec<String> = (0..VETERANS).map(name_of).collect();
         self.until(|driver| {
             let window = driver.window.as_ref();
             window.is_some_and(|window| window.samples_of(&names) >= SAMPLES)
         })?;
+        self.pulse.wake(Instant::now());
         Ok(self.window.take().unwrap_or_default())
     }
 
@@ -248,6 +250,14 @@ impl<'a> Driver<'a> {
             growth_is_judged,
         }
     }
+}
+
+/// What starts a process. Its allocator gives large blocks back at once (glibc), so that what it holds is what is used.
+pub(super) fn command(program: &Path, role: &Role) -> Command {
+    let mut command = Command::new(program);
+    command.args(role.arguments());
+    command.env("MALLOC_MMAP_THRESHOLD_", "131072");
+    command
 }
 
 pub(super) fn name_of(number: Number) -> String {

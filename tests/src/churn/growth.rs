@@ -1,9 +1,12 @@
 //! Whether processes hold more and more: medians of samples in several rests.
 //!
 //! What a process holds depends on the size of the world, and for some seconds on what happened before. So the driver
-//! lets the run come to rest with the same few peers each time, and takes samples. The first rest ends the warm-up; the
-//! last one is compared with it. Resident memory also depends on what the allocator keeps: a median hides single peaks
-//! of it, and no more. The rests in between show whether something grows all the time.
+//! lets the run come to rest with the same few peers each time. They make no call until the library has given back the
+//! memory that it keeps for later collectives, and take samples then. The first rest ends the warm-up; the last one is
+//! compared with it, and those in between show whether something grows all the time.
+//!
+//! Resident memory also depends on what the allocator keeps. The processes run with `MALLOC_MMAP_THRESHOLD_`, so that
+//! glibc returns blocks of more than 128 KiB at once; smaller ones may stay with it.
 
 use std::collections::BTreeMap;
 

@@ -7,8 +7,8 @@ use pccl_subprocess::Process;
 use super::driver::{Driver, name_of};
 use super::finding::Finding;
 use super::holdings::holdings_of;
-use super::plan::{Number, VETERANS};
-use super::talk::{Event, Step, Synced};
+use super::plan::Number;
+use super::talk::{Event, Holdings, Step, Synced};
 
 impl Driver<'_> {
     pub(super) fn take(&mut self, process: Process, event: Event) {
@@ -25,6 +25,7 @@ impl Driver<'_> {
             }
             Event::Synced(synced) => self.synced(number, &synced),
             Event::Step(step) => self.stepped(number, &step),
+            Event::Resting(holds) => self.sample(number, holds),
             Event::Failed { error } => {
                 self.tally.restarts += 1;
                 self.error(number, &error);
@@ -65,17 +66,14 @@ impl Driver<'_> {
         if let Some(peer) = self.peers.get_mut(&number) {
             peer.world = contributors.len();
         }
-        self.sample(number, step);
     }
 
-    /// Takes a sample of a veteran, and of the master once per step.
-    fn sample(&mut self, number: Number, step: &Step) {
+    /// Keeps a sample of a peer that rests, and takes one of the master.
+    fn sample(&mut self, number: Number, holds: Holdings) {
         let Some(window) = &mut self.window else {
             return;
         };
-        if number < VETERANS {
-            window.add(&name_of(number), step.holds);
-        }
+        window.add(&name_of(number), holds);
         if number == 0
             && let Ok(id) = self.processes.system_id(self.master)
             && let Ok(holds) = holdings_of(&id.to_string())

@@ -23,6 +23,15 @@ const CONNECT_FOR: Duration = Duration::from_secs(60);
 /// The pause between two attempts.
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
 
+/// How long the library keeps the memory of collectives for later ones.
+const KEEP_MEMORY: Duration = Duration::from_secs(1);
+
+/// Samples of what a resting process holds. The memory of collectives was given back before.
+pub(super) const SAMPLES: usize = 20;
+
+/// The pause between two samples.
+const SAMPLE_PAUSE: Duration = Duration::from_millis(50);
+
 /// What a peer is to do.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PeerOptions {
@@ -65,6 +74,7 @@ impl PeerOptions {
                 Order::CutAll => cuts.cut(Which::All),
                 Order::Leave => heard.wish(LEAVE),
                 Order::LeaveMidway => heard.wish(LEAVE_MIDWAY),
+                Order::Rest => heard.wish(REST),
             });
             // The driver is gone, and nobody else ends this process.
             std::process::exit(0);
@@ -80,13 +90,16 @@ impl PeerOptions {
 
     fn builder(&self, cutter: &Cutter) -> Builder {
         let below = Over::to(&self.master).transport();
-        Communicator::builder(&self.master).transport(cutter.over(below))
+        Communicator::builder(&self.master)
+            .transport(cutter.over(below))
+            .keep_memory(KEEP_MEMORY)
     }
 }
 
 const STAY: u8 = 0;
 const LEAVE: u8 = 1;
 const LEAVE_MIDWAY: u8 = 2;
+const REST: u8 = 3;
 
 /// What the driver has ordered and the loop has not done.
 #[derive(Debug, Default)]
@@ -166,6 +179,9 @@ impl<'a> Peer<'a> {
                 comm.shutdown();
                 return End::Left;
             }
+            if self.wishes.take(REST) {
+                rest();
+            }
             let failed = match self.step(&mut comm) {
                 Ok(Stepped::Done(step)) => {
                     tell(&Event::Step(step));
@@ -200,14 +216,12 @@ impl<'a> Peer<'a> {
             reduces.push(done);
         }
         self.state.advance();
-        let holds = holdings_of("self");
         Ok(Stepped::Done(Step {
             peer: comm.peer_id().0,
             revision,
             reduces,
             aborts: self.counts.aborts.swap(0, Ordering::Relaxed),
             retries: self.counts.retries.swap(0, Ordering::Relaxed),
-            holds: holds.unwrap_or_default(),
         }))
     }
 
@@ -236,6 +250,15 @@ fn starts_again(error: &Error) -> bool {
     match error.next() {
         Next::CallAgain | Next::StartRoundAgain | Next::MakeOtherCallFirst(_) => true,
         _ => false,
+    }
+}
+
+/// Makes no call until the library has given memory back, and tells what the process holds then.
+fn rest() {
+    thread::sleep(2 * KEEP_MEMORY);
+    for _ in 0..SAMPLES {
+        thread::sleep(SAMPLE_PAUSE);
+        tell(&Event::Resting(holdings_of("self").unwrap_or_default()));
     }
 }
 

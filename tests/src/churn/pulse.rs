@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Pulse {
     last_step: Instant,
+    /// Nobody is asked to do a step.
+    is_resting: bool,
     /// The longest time without a step of anybody.
     longest_stall: Duration,
     /// Peers that were killed and that the last step still had.
@@ -29,6 +31,7 @@ impl Pulse {
     pub fn begin(now: Instant) -> Self {
         Self {
             last_step: now,
+            is_resting: false,
             longest_stall: Duration::ZERO,
             missing: BTreeMap::new(),
             stopped: 0,
@@ -39,8 +42,7 @@ impl Pulse {
 
     /// A peer has told of a step of these.
     pub fn stepped(&mut self, contributors: &[u64], now: Instant) {
-        self.longest_stall = self.longest_stall.max(now - self.last_step);
-        self.last_step = now;
+        self.end_stall(now);
         let (worst, recoveries) = (&mut self.worst, &mut self.recoveries);
         self.missing.retain(|peer, missing| {
             if contributors.contains(peer) {
@@ -52,6 +54,24 @@ impl Pulse {
             *recoveries += 1;
             false
         });
+    }
+
+    /// Peers are told to rest: no stall counts.
+    pub const fn rest(&mut self) {
+        self.is_resting = true;
+    }
+
+    /// Peers have rested.
+    pub fn wake(&mut self, now: Instant) {
+        self.end_stall(now);
+        self.is_resting = false;
+    }
+
+    fn end_stall(&mut self, now: Instant) {
+        if !self.is_resting {
+            self.longest_stall = self.longest_stall.max(now - self.last_step);
+        }
+        self.last_step = now;
     }
 
     /// A peer of the run was killed.
@@ -123,5 +143,20 @@ mod tests {
         let worst = [40, 500].map(Duration::from_millis);
         assert_eq!((pulse.worst(), pulse.recoveries()), (worst, 2));
         assert_eq!(pulse.longest_stall(), Duration::from_millis(510));
+    }
+
+    #[test]
+    fn a_rest_is_no_stall() {
+        let begin = Instant::now();
+        let at = |ms| begin + Duration::from_millis(ms);
+        let mut pulse = Pulse::begin(begin);
+
+        pulse.stepped(&[0, 1], at(10));
+        pulse.rest();
+        pulse.stepped(&[0, 1], at(900));
+        pulse.wake(at(2000));
+        pulse.stepped(&[0, 1], at(2020));
+
+        assert_eq!(pulse.longest_stall(), Duration::from_millis(20));
     }
 }

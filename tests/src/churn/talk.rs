@@ -18,6 +18,8 @@ pub enum Event {
     Synced(Synced),
     /// A step is done: all its reduces are committed.
     Step(Step),
+    /// What a process holds while it rests.
+    Resting(Holdings),
     /// A step failed, and is started again.
     Failed {
         /// The error's text.
@@ -66,8 +68,6 @@ pub struct Step {
     pub aborts: u64,
     /// Calls that were made again since the step before.
     pub retries: u64,
-    /// What the process holds after the step.
-    pub holds: Holdings,
 }
 
 /// A reduce that was committed.
@@ -99,6 +99,8 @@ pub enum Order {
     Leave,
     /// Leave the run while reduces are in flight, and connect again.
     LeaveMidway,
+    /// Rest before the next step, and tell what the process holds.
+    Rest,
     /// Reset the connections to other peers, at once.
     CutLanes,
     /// Reset all connections, also the one to the master, at once.
