@@ -10,45 +10,18 @@ use super::roles::Role;
 use super::talk::Order;
 use crate::processes::Trouble;
 
-/// A stop for longer counts as one for long: the master tolerates silence for 5 s.
-const LONG: Duration = Duration::from_secs(5);
-
 impl Driver<'_> {
     pub(super) fn carry_out(&mut self, act: Act) -> Result<(), Trouble> {
         self.live.note(|| format!("{act:?}"));
-        let faults = &mut self.faults;
+        self.faults.count(act);
         match act {
-            Act::Add(number) => {
-                faults.added += 1;
-                self.start_peer(number)?;
-            }
-            Act::Kill(number) => {
-                faults.killed += 1;
-                self.kill(number)?;
-            }
-            Act::Stop(number, time) => {
-                match time > LONG {
-                    true => faults.stopped_for_long += 1,
-                    false => faults.stopped += 1,
-                }
-                self.stop(number, time)?;
-            }
-            Act::Leave(number) => {
-                faults.left += 1;
-                self.order(number, Order::Leave);
-            }
-            Act::LeaveMidway(number) => {
-                faults.left_midway += 1;
-                self.order(number, Order::LeaveMidway);
-            }
-            Act::CutLanes(number) => {
-                faults.lanes_cut += 1;
-                self.order(number, Order::CutLanes);
-            }
-            Act::CutAll(number) => {
-                faults.all_cut += 1;
-                self.order(number, Order::CutAll);
-            }
+            Act::Add(number) => self.start_peer(number)?,
+            Act::Kill(number) => self.kill(number)?,
+            Act::Stop(number, time) => self.stop(number, time)?,
+            Act::Leave(number) => self.order(number, Order::Leave),
+            Act::LeaveMidway(number) => self.order(number, Order::LeaveMidway),
+            Act::CutLanes(number) => self.order(number, Order::CutLanes),
+            Act::CutAll(number) => self.order(number, Order::CutAll),
         }
         Ok(())
     }

@@ -247,10 +247,10 @@ impl<'a> Peer<'a> {
 
 /// Whether the step is made again on the same connection.
 fn starts_again(error: &Error) -> bool {
-    match error.next() {
-        Next::CallAgain | Next::StartRoundAgain | Next::MakeOtherCallFirst(_) => true,
-        _ => false,
-    }
+    matches!(
+        error.next(),
+        Next::CallAgain | Next::StartRoundAgain | Next::MakeOtherCallFirst(_)
+    )
 }
 
 /// Makes no call until the library has given memory back, and tells what the process holds then.

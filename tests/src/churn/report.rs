@@ -2,11 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use serde::Serialize;
 
 use super::finding::Finding;
 use super::growth::Growth;
+use super::plan::Act;
+
+/// The master tolerates silence for so long.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// What was done to the peers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -27,6 +32,22 @@ pub struct Faults {
     pub lanes_cut: u64,
     /// Peers all of whose connections were reset.
     pub all_cut: u64,
+}
+
+impl Faults {
+    /// Counts one.
+    pub fn count(&mut self, act: Act) {
+        *match act {
+            Act::Add(_) => &mut self.added,
+            Act::Kill(_) => &mut self.killed,
+            Act::Stop(_, time) if time > SILENCE => &mut self.stopped_for_long,
+            Act::Stop(..) => &mut self.stopped,
+            Act::Leave(_) => &mut self.left,
+            Act::LeaveMidway(_) => &mut self.left_midway,
+            Act::CutLanes(_) => &mut self.lanes_cut,
+            Act::CutAll(_) => &mut self.all_cut,
+        } += 1;
+    }
 }
 
 /// What the peers have told, added up. What a killed peer had not told yet is not among it.
