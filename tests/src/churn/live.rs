@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 
 use super::pulse::Pulse;
 use super::report::Tally;
@@ -29,15 +29,11 @@ impl Live {
             return;
         }
         let [worst, _] = pulse.worst();
+        let stall = pulse.longest_stall();
         self.bar.set_message(format!(
             "{peers} peers  {} deaths  {} joins  {} commits  {} aborts  {} retries  worst recovery {worst:.1?}  longest \
-             stall {}",
-            tally.deaths,
-            tally.joins,
-            tally.commits,
-            tally.aborts,
-            tally.retries,
-            HumanDuration(pulse.longest_stall())
+             stall {stall:.1?}",
+            tally.deaths, tally.joins, tally.commits, tally.aborts, tally.retries,
         ));
     }
 
