@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use pccl_master::RunningMaster;
 use pccl_tests::churn::plan::{Act, Plan};
-use pccl_tests::churn::{Churn as Schedule, Length, RESTS, churn};
+use pccl_tests::churn::{Churn as Schedule, Length, churn};
 use pccl_tests::over::Over;
 use pccl_tests::processes::{PATIENCE, Process, Swarm};
 use pccl_tests::roles::Role;
@@ -218,14 +218,11 @@ fn every_result_and_every_state_is_right_while_peers_are_killed_stopped_cut_off_
     assert_eq!(report.faults.killed, report.tally.deaths);
 }
 
-/// Kills of the schedule of this seed, faults and rests by turns. In a rest the two peers that live long are alone.
+/// Kills of the schedule of this seed. At its end the two peers that live long are alone.
 fn kills_planned(seed: u64) -> u64 {
     let mut plan = Plan::new(seed, PEERS_MAX);
-    let mut acts = Vec::new();
-    for _ in 0..RESTS {
-        acts.extend((0..FAULTS / RESTS).map(|_| plan.next_fault().1));
-        acts.extend(plan.resize(PEERS_MIN));
-    }
+    let mut acts: Vec<Act> = (0..FAULTS).map(|_| plan.next_fault().1).collect();
+    acts.extend(plan.resize(PEERS_MIN));
     let kills = acts.iter().filter(|act| matches!(act, Act::Kill(_)));
     kills.count() as u64
 }

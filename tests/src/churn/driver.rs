@@ -21,8 +21,8 @@ use super::{Churn, Length};
 use crate::over::MasterAt;
 use crate::processes::{PATIENCE, Trouble};
 
-/// The run rests so often.
-pub const RESTS: u32 = 5;
+/// A run of some time rests so often.
+const RESTS: u32 = 5;
 
 /// Peers while it rests: the ones that live long, alone. The lanes of a larger world depend on its history.
 const PEERS_AT_REST: usize = VETERANS as usize;
@@ -123,12 +123,17 @@ impl<'a> Driver<'a> {
     /// The whole run: faults and rests by turns.
     pub(super) fn run(&mut self) -> Result<(), Trouble> {
         let mut rests = Vec::new();
-        for turn in 1..=RESTS {
-            self.disturb(match self.churn.length {
-                Length::Time(time) => Length::Time(time * turn / RESTS),
-                Length::Faults(count) => Length::Faults(count / RESTS),
-            })?;
-            rests.push(self.rest()?);
+        match self.churn.length {
+            Length::Time(time) => {
+                for turn in 1..=RESTS {
+                    self.disturb(Length::Time(time * turn / RESTS))?;
+                    rests.push(self.rest()?);
+                }
+            }
+            Length::Faults(_) => {
+                self.disturb(self.churn.length)?;
+                rests.push(self.rest()?);
+            }
         }
         self.growth = growth(&rests);
         Ok(())

@@ -39,7 +39,6 @@ use std::time::Duration;
 
 use crate::over::Over;
 use crate::processes::Trouble;
-pub use driver::RESTS;
 use report::Report;
 
 /// Which churn.
@@ -66,7 +65,7 @@ pub struct Churn {
 pub enum Length {
     /// After this time. Growth is judged.
     Time(Duration),
-    /// After so many faults, less what [`RESTS`] does not divide. Growth is not judged, because there is no warm-up.
+    /// After so many faults. The run rests once, so nothing is known of growth.
     Faults(u32),
 }
 

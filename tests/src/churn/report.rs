@@ -119,7 +119,7 @@ pub struct Report {
     pub samples: usize,
     /// What the processes that live long held in the rests.
     pub growth: Vec<Growth>,
-    /// Whether growth counts as a failure. A short run has no warm-up.
+    /// Whether growth counts as a failure. A run of some faults rests only once.
     pub growth_is_judged: bool,
 }
 
