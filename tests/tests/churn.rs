@@ -199,7 +199,7 @@ fn every_result_and_every_state_is_right_while_peers_are_killed_stopped_cut_off_
         seed: seed(),
         length: Length::Faults(FAULTS),
         max_peers: PEERS_MAX,
-        elements: 1 << 14,
+        elements: 1 << 16,
         state_bytes: 1 << 18,
         over: Over::of_environment(),
         is_verbose: false,

@@ -12,7 +12,7 @@ use super::finding::Finding;
 use super::growth::{Growth, Window, growth};
 use super::live::Live;
 use super::peer::{PeerOptions, SAMPLES};
-use super::plan::{After, Number, Plan, VETERANS};
+use super::plan::{Number, Plan, VETERANS};
 use super::pulse::Pulse;
 use super::report::{Faults, Report, Tally};
 use super::roles::{MasterOptions, Role};
@@ -28,7 +28,7 @@ const RESTS: u32 = 5;
 const PEERS_AT_REST: usize = VETERANS as usize;
 
 /// How often the driver looks after what is due.
-const TICK: Duration = Duration::from_millis(20);
+const TICK: Duration = Duration::from_millis(5);
 
 pub(super) struct Driver<'a> {
     pub(super) program: &'a Path,
@@ -149,16 +149,12 @@ impl<'a> Driver<'a> {
                 Length::Time(_) | Length::Faults(_) => count += 1,
             }
             let (after, act) = self.plan.next_fault();
-            match after {
-                After::Steps(steps) => {
-                    let due = self.newest.map_or(0, |newest| newest + steps);
-                    self.until(|driver| driver.newest.is_some_and(|newest| newest >= due))?;
-                }
-                After::Time(time) => {
-                    let due = Instant::now() + time;
-                    self.until(|_| Instant::now() >= due)?;
-                }
+            if after.steps > 0 {
+                let due = self.newest.map_or(0, |newest| newest + after.steps);
+                self.until(|driver| driver.newest.is_some_and(|newest| newest >= due))?;
             }
+            let due = Instant::now() + after.time;
+            self.until(|_| Instant::now() >= due)?;
             self.carry_out(act)?;
         }
     }

@@ -32,13 +32,14 @@ pub enum Act {
     CutAll(Number),
 }
 
-/// When an act is due, counted from the one before.
+/// When an act is due, counted from the one before: so many steps of the run later, and then after this time. A run
+/// that has told of a step is at the beginning of the next one; the time is what leads into its reduces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum After {
-    /// When the run has done so many further steps.
-    Steps(u64),
-    /// After this time, whether or not the run has recovered.
-    Time(Duration),
+pub struct After {
+    /// Steps to wait for. 0: whether or not the run has recovered.
+    pub steps: u64,
+    /// Time to wait after them.
+    pub time: Duration,
 }
 
 /// The schedule. It has no end; who is alive follows from what it has said.
@@ -87,11 +88,12 @@ impl Plan {
     }
 
     fn after(&mut self) -> After {
-        match self.random.random_range(0..6) {
-            0 => After::Time(Duration::ZERO),
-            1 => After::Time(Duration::from_millis(self.random.random_range(0..300))),
-            _ => After::Steps(self.random.random_range(1..=12)),
-        }
+        let (steps, time) = match self.random.random_range(0..6) {
+            0 => (0, Duration::ZERO),
+            1 => (0, self.milliseconds(0..300)),
+            _ => (self.random.random_range(1..=12), self.milliseconds(0..60)),
+        };
+        After { steps, time }
     }
 
     fn act(&mut self) -> Act {
