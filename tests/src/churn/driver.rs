@@ -253,11 +253,13 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// What starts a process. Its allocator gives large blocks back at once (glibc), so that what it holds is what is used.
+/// What starts a process. Its allocator (glibc) gives large blocks back at once and has one arena for all threads, so
+/// that what is resident is what is used.
 pub(super) fn command(program: &Path, role: &Role) -> Command {
     let mut command = Command::new(program);
     command.args(role.arguments());
     command.env("MALLOC_MMAP_THRESHOLD_", "131072");
+    command.env("MALLOC_ARENA_MAX", "1");
     command
 }
 

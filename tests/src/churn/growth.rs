@@ -5,8 +5,9 @@
 //! memory that it keeps for later collectives, and take samples then. The first rest ends the warm-up; the last one is
 //! compared with it, and those in between show whether something grows all the time.
 //!
-//! Resident memory also depends on what the allocator keeps. The processes run with `MALLOC_MMAP_THRESHOLD_`, so that
-//! glibc returns blocks of more than 128 KiB at once; smaller ones may stay with it.
+//! Resident memory also depends on what the allocator keeps. The processes run with `MALLOC_MMAP_THRESHOLD_` and
+//! `MALLOC_ARENA_MAX`, so that glibc returns blocks of more than 128 KiB at once, and has one arena for the smaller ones.
+//! What stays with it after a peak, and the stacks of threads that have ended, count as held.
 
 use std::collections::BTreeMap;
 
