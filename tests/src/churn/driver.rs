@@ -30,6 +30,21 @@ const PEERS_AT_REST: usize = VETERANS as usize;
 /// How often the driver looks after what is due.
 const TICK: Duration = Duration::from_millis(5);
 
+/// Why a run ends before its time.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// Something was found. What comes after it would mean little.
+    Found,
+    /// The system refused something.
+    Trouble(Trouble),
+}
+
+impl From<Trouble> for Halt {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
+    }
+}
+
 pub(super) struct Driver<'a> {
     pub(super) program: &'a Path,
     churn: Churn,
@@ -74,7 +89,7 @@ impl Peer {
 }
 
 impl<'a> Driver<'a> {
-    /// Starts a master and the first peers.
+    /// Starts a master.
     pub(super) fn start(program: &'a Path, churn: Churn) -> Result<Self, Trouble> {
         let mut processes = Processes::new();
         let role = Role::Master(MasterOptions {
@@ -82,7 +97,7 @@ impl<'a> Driver<'a> {
         });
         let master = processes.start(&mut command(program, &role))?;
         let now = Instant::now();
-        let mut driver = Self {
+        Ok(Self {
             program,
             churn,
             processes,
@@ -100,12 +115,7 @@ impl<'a> Driver<'a> {
             window: None,
             growth: Vec::new(),
             live: Live::new(churn.is_verbose),
-        };
-        driver.until(|driver| driver.at.is_some())?;
-        for number in 0..VETERANS {
-            driver.start_peer(number)?;
-        }
-        Ok(driver)
+        })
     }
 
     pub(super) fn peer_options(&self) -> PeerOptions {
@@ -121,7 +131,11 @@ impl<'a> Driver<'a> {
     }
 
     /// The whole run: faults and rests by turns.
-    pub(super) fn run(&mut self) -> Result<(), Trouble> {
+    pub(super) fn run(&mut self) -> Result<(), Halt> {
+        self.until(|driver| driver.at.is_some())?;
+        for number in 0..VETERANS {
+            self.start_peer(number)?;
+        }
         let mut rests = Vec::new();
         match self.churn.length {
             Length::Time(time) => {
@@ -140,7 +154,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Faults until so long after the beginning of the run, or so many.
-    fn disturb(&mut self, length: Length) -> Result<(), Trouble> {
+    fn disturb(&mut self, length: Length) -> Result<(), Halt> {
         let mut count = 0;
         loop {
             match length {
@@ -160,7 +174,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Lets the veterans work undisturbed and rest, and takes samples.
-    fn rest(&mut self) -> Result<Window, Trouble> {
+    fn rest(&mut self) -> Result<Window, Halt> {
         for act in self.plan.resize(PEERS_AT_REST) {
             self.carry_out(act)?;
         }
@@ -172,7 +186,7 @@ impl<'a> Driver<'a> {
                 peers: self.peers.len(),
                 seconds: PATIENCE.as_secs(),
             });
-            return Ok(Window::default());
+            return Err(Halt::Found);
         }
         self.window = Some(Window::default());
         self.pulse.rest();
@@ -194,8 +208,8 @@ impl<'a> Driver<'a> {
         self.peers.values().all(|peer| peer.world == all)
     }
 
-    /// Hears the processes until this is so.
-    fn until(&mut self, is_so: impl Fn(&Self) -> bool) -> Result<(), Trouble> {
+    /// Hears the processes until this is so, or something is found.
+    fn until(&mut self, is_so: impl Fn(&Self) -> bool) -> Result<(), Halt> {
         while !is_so(self) {
             self.go_on(false)?;
             match self.processes.next_before(Instant::now() + TICK) {
@@ -208,7 +222,9 @@ impl<'a> Driver<'a> {
             if stall > PATIENCE {
                 let seconds = stall.as_secs();
                 self.found(Finding::Hang { seconds });
-                return Err(Trouble::Hang("a step".into()));
+            }
+            if !self.checker.findings().is_empty() {
+                return Err(Halt::Found);
             }
         }
         Ok(())

@@ -39,6 +39,7 @@ use std::time::Duration;
 
 use crate::over::Over;
 use crate::processes::Trouble;
+use driver::Halt;
 use report::Report;
 
 /// Which churn.
@@ -69,15 +70,15 @@ pub enum Length {
     Faults(u32),
 }
 
-/// Runs a churn of processes of `program`, which has to understand [`roles::Role`].
+/// Runs a churn of processes of `program`, which has to understand [`roles::Role`]. It ends with the first thing that is
+/// found.
 ///
 /// # Errors
 /// The system refuses something. What the run does wrong is in the report.
 pub fn churn(program: &Path, churn: Churn) -> Result<Report, Trouble> {
     let mut driver = driver::Driver::start(program, churn)?;
     match driver.run() {
-        // The report says it.
-        Ok(()) | Err(Trouble::Hang(_)) => Ok(driver.report()),
-        Err(trouble) => Err(trouble),
+        Ok(()) | Err(Halt::Found) => Ok(driver.report()),
+        Err(Halt::Trouble(trouble)) => Err(trouble),
     }
 }
