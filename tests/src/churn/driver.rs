@@ -136,6 +136,8 @@ impl<'a> Driver<'a> {
         for number in 0..VETERANS {
             self.start_peer(number)?;
         }
+        // From then on somebody who lives holds the state, whoever is killed.
+        self.until(Self::is_whole)?;
         let mut rests = Vec::new();
         match self.churn.length {
             Length::Time(time) => {
