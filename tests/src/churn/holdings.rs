@@ -19,7 +19,7 @@ pub fn holdings_of(process: &str) -> io::Result<Holdings> {
     Ok(Holdings {
         descriptors: fs::read_dir(format!("/proc/{process}/fd"))?.count() as u64,
         threads: number("Threads:"),
-        resident_kib: number("VmRSS:"),
+        resident_kib: number("RssAnon:"),
     })
 }
 
