@@ -19,7 +19,7 @@ pub fn holdings_of(process: &str) -> io::Result<Holdings> {
     Ok(Holdings {
         descriptors: fs::read_dir(format!("/proc/{process}/fd"))?.count() as u64,
         threads: number("Threads:"),
-        resident_kib: number("RssAnon:"),
+        memory_kib: number("RssAnon:"),
     })
 }
 
@@ -38,7 +38,7 @@ mod tests {
 
         // Other tests of this process open and close as well.
         assert!(after.descriptors >= before.descriptors + 25);
-        assert!(after.threads >= 1 && after.resident_kib > 0);
+        assert!(after.threads >= 1 && after.memory_kib > 0);
         drop(files);
     }
 }

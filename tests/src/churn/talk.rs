@@ -88,8 +88,8 @@ pub struct Holdings {
     pub descriptors: u64,
     /// Threads.
     pub threads: u64,
-    /// Memory that is resident, in KiB.
-    pub resident_kib: u64,
+    /// Memory that is resident and not of a file, in KiB.
+    pub memory_kib: u64,
 }
 
 /// From the driver to a peer.
