@@ -67,6 +67,7 @@ pub mod paths;
 pub mod peer;
 pub mod plan;
 pub mod seldom;
+pub mod session;
 pub mod shared_state;
 pub mod site;
 pub mod states;

@@ -35,6 +35,14 @@ impl TicketMint {
         Ticket(hasher.finish128().as_u128())
     }
 
+    /// The token of a peer's [session](crate::session): what it has to show to go on over another connection.
+    #[must_use]
+    pub fn session(&self, peer: PeerId) -> Ticket {
+        let mut hasher = SipHasher24::new_with_key(&self.derive_key(b"sessions"));
+        hasher.write(&peer.0.to_le_bytes());
+        Ticket(hasher.finish128().as_u128())
+    }
+
     /// A secret for another purpose than tickets. Its input is longer than that of any ticket, so that tickets, which
     /// peers know, reveal nothing about it.
     pub(crate) fn derive_key(&self, purpose: &[u8]) -> [u8; 16] {

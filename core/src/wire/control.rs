@@ -6,6 +6,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::limits::{CONTROL_FRAME_MAX, FIRST_CONTROL_FRAME_MAX};
+use super::session::{ControlHead, SessionFrame};
+use crate::id::Ticket;
 use crate::transport::{LaneError, LaneRx, LaneTx, recv_some, send_all};
 
 /// Length of the length field of a control frame.
@@ -59,6 +61,10 @@ pub struct ControlReader {
     consumed: usize,
     cap: usize,
     failed: Option<DecodeError>,
+    /// Number of messages that were taken out, over all connections of the session.
+    received: u64,
+    acknowledged: Option<u64>,
+    token: Option<Ticket>,
 }
 
 impl Default for ControlReader {
@@ -82,7 +88,18 @@ impl ControlReader {
             consumed: 0,
             cap,
             failed: None,
+            received: 0,
+            acknowledged: None,
+            token: None,
         }
+    }
+
+    /// A reader for another connection of a [session](crate::session) in which `received` messages have arrived.
+    #[must_use]
+    pub const fn resumed(cap: usize, received: u64) -> Self {
+        let mut reader = Self::with_cap(cap);
+        reader.received = received;
+        reader
     }
 
     /// Sets the maximum length of a frame's body to `cap` bytes, from here on.
@@ -116,6 +133,23 @@ impl ControlReader {
         })
     }
 
+    /// Number of messages of the session that were taken out.
+    #[must_use]
+    pub const fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// The number of messages that the other end has received, if it has said so since the last call. It comes before a
+    /// heartbeat at the latest.
+    pub const fn take_acknowledged(&mut self) -> Option<u64> {
+        self.acknowledged.take()
+    }
+
+    /// The token of the session, if it has arrived since the last call. It comes before the welcome.
+    pub const fn take_token(&mut self) -> Option<Ticket> {
+        self.token.take()
+    }
+
     /// Whether no bytes are left over: all bytes so far were whole messages, and all were taken out.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -129,31 +163,47 @@ impl ControlReader {
     }
 
     fn try_next_message<M: DeserializeOwned>(&mut self) -> Result<Option<M>, DecodeError> {
-        let Some((length, rest)) = self.split_head() else {
-            return Ok(None);
-        };
-        if length > self.cap {
-            return Err(DecodeError::TooLong {
-                length,
-                cap: self.cap,
-            });
+        while let Some((head, rest)) = self.split_head() {
+            let length = head.length;
+            let cap = head.cap(self.cap);
+            if length > cap {
+                return Err(DecodeError::TooLong { length, cap });
+            }
+            let Some(body) = rest.get(..length) else {
+                break;
+            };
+            let message = if head.is_session {
+                let frame = SessionFrame::decode(body).ok_or(DecodeError::Malformed)?;
+                self.note(frame);
+                None
+            } else {
+                let message = decode_body(body)?;
+                self.received += 1;
+                Some(message)
+            };
+            self.consumed += CONTROL_HEAD_BYTES + length;
+            if self.is_empty() {
+                self.drop_consumed();
+            }
+            if message.is_some() {
+                return Ok(message);
+            }
         }
-        let Some(body) = rest.get(..length) else {
-            return Ok(None);
-        };
-        let message = decode_body(body)?;
-        self.consumed += CONTROL_HEAD_BYTES + length;
-        if self.is_empty() {
-            self.drop_consumed();
-        }
-        Ok(Some(message))
+        Ok(None)
     }
 
-    /// The length in the head of the frame at the front, and the bytes after the head.
-    fn split_head(&self) -> Option<(usize, &[u8])> {
+    fn note(&mut self, frame: SessionFrame) {
+        match frame {
+            SessionFrame::Opened { token } => self.token = Some(token),
+            SessionFrame::Received { messages } => self.acknowledged = Some(messages),
+        }
+    }
+
+    /// The head of the frame at the front, and the bytes after the head.
+    fn split_head(&self) -> Option<(ControlHead, &[u8])> {
         let pending = self.buffer.get(self.consumed..)?;
         let (head, rest) = pending.split_first_chunk::<CONTROL_HEAD_BYTES>()?;
-        Some((usize::try_from(u32::from_le_bytes(*head)).ok()?, rest))
+        Some((ControlHead::decode(*head), rest))
     }
 
     fn drop_consumed(&mut self) {
@@ -173,8 +223,8 @@ impl ControlReader {
         if needed <= self.buffer.capacity() {
             return;
         }
-        let frame = self.split_head().map_or(0, |(length, _)| {
-            CONTROL_HEAD_BYTES.saturating_add(length.min(self.cap))
+        let frame = self.split_head().map_or(0, |(head, _)| {
+            CONTROL_HEAD_BYTES.saturating_add(head.length.min(head.cap(self.cap)))
         });
         let wanted = needed.max(self.buffer.capacity().saturating_mul(2).min(frame));
         self.buffer.reserve_exact(wanted - self.buffer.len());

@@ -1,15 +1,20 @@
 //! Sending and answering preambles over a lane.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use super::limits::REFUSAL_TEXT_MAX;
 use super::preamble::{PREAMBLE_BYTES, Preamble, PreambleError};
 use super::reply::{REPLY_HEAD_BYTES, Reply, ReplyError, ReplyHead};
+use crate::id::{PeerId, Ticket};
 use crate::topology::LaneFailure;
 use crate::transport::{Lane, LaneError, LaneRx, LaneTx, close, recv_exact, send_all};
 
 /// Length of the proof after the preamble of a control lane whose ends have proved their keys.
 pub const PROOF_BYTES: usize = 32;
+
+/// Length of the number of messages that an end of a session has received, as it is sent when the session is resumed.
+const COUNT_BYTES: usize = size_of::<u64>();
 
 /// Sends the purpose of a lane and waits for the answer. For the end that dials.
 ///
@@ -34,6 +39,38 @@ pub async fn offer_proven(
     proof: &[u8; PROOF_BYTES],
 ) -> Result<(), HandshakeError> {
     introduce(lane, preamble, proof).await
+}
+
+/// Resumes the session of a peer at the master, on another control lane: sends its token and the number of messages that
+/// the peer has received, and returns the number that the master has received. What either end lacks follows at once.
+///
+/// It has no time limit.
+///
+/// # Errors
+/// As [`offer`]. [`HandshakeError::Refused`]: the master knows no such session; it is over.
+pub async fn offer_again(
+    lane: &mut Lane,
+    (peer, token): (PeerId, Ticket),
+    received: u64,
+) -> Result<u64, HandshakeError> {
+    let mut rest = Vec::new();
+    if lane.proven.is_some() {
+        // The token is proof enough, and the keys are those of before.
+        rest.extend_from_slice(&[0; PROOF_BYTES]);
+    }
+    rest.extend_from_slice(&received.to_le_bytes());
+    introduce(lane, &Preamble::resume(peer, token), &rest).await?;
+    Ok(recv_count(lane).await?)
+}
+
+/// Waits for the number of messages that the other end of a session has received.
+///
+/// # Errors
+/// The error of the lane. Drop it.
+pub async fn recv_count(lane: &mut Lane) -> Result<u64, LaneError> {
+    let mut count = [0; COUNT_BYTES];
+    recv_exact(lane.rx.as_mut(), &mut count).await?;
+    Ok(u64::from_le_bytes(count))
 }
 
 /// Sends all in one piece, so that the other end never waits for the second half.

@@ -15,6 +15,7 @@
 //! | 2 link lane | the end that the master orders to | data frames, from the edge's sender to its receiver |
 //! | 3 shared state | the end that the master orders to | requests from the peer that fetches, content in the other direction |
 //! | 4 probe | the peer that sends | bytes, and their count in the other direction |
+//! | 5 resume | the peer, at the master's port | the session's control frames in both directions |
 //!
 //! For purposes 2 to 4 the master gives both ends a [`LaneOrder`](crate::topology::LaneOrder) with the same ticket.
 //! The end whose order has an address dials it and presents the ticket; the other end expects it. **The end that
@@ -75,6 +76,22 @@
 //!
 //! n is at most [`FIRST_CONTROL_FRAME_MAX`] until the master has sent `Welcome`, then [`CONTROL_FRAME_MAX`]. A longer
 //! frame ends the connection before its body is read. A body that is not exactly one message ends it as well.
+//!
+//! If the highest bit of the length is set, the rest of it is the length of a [`SessionFrame`], which is about the
+//! connection and is not counted among the messages:
+//!
+//! | body | from | frame |
+//! |---|---|---|
+//! | 0, then 16 bytes | the master, before `Welcome` | the token of the session |
+//! | 1, then 8 bytes | both, before each heartbeat | number of messages that the sender has received |
+//!
+//! # Sessions
+//!
+//! If a control connection breaks, the peer may open another one, for purpose 5, and go on where it was. Its preamble has
+//! its own number and, as the ticket, the token of its session. After the preamble and, on an encrypted lane, 32 zeros
+//! come 8 bytes: the number of messages that the peer has received in the session, with the welcome as the first. The
+//! master replies; if it accepts, 8 bytes with its own number follow, with the hello as the first. Then each end sends
+//! the messages that the other one lacks, and goes on. See [`session`](crate::session).
 //!
 //! The body is the message's type in [postcard](https://postcard.jamesmunns.com/wire-format) form:
 //!
@@ -333,6 +350,7 @@ mod handshake;
 mod limits;
 mod preamble;
 mod reply;
+mod session;
 mod shared_state;
 #[cfg(test)]
 mod tests;
@@ -343,8 +361,8 @@ pub use control::{
 };
 pub use frame::{FRAME_HEADER_BYTES, FrameError, FrameHeader};
 pub use handshake::{
-    HandshakeError, PROOF_BYTES, offer, offer_proven, recv_preamble, recv_proof, recv_reply,
-    refuse, send_reply,
+    HandshakeError, PROOF_BYTES, offer, offer_again, offer_proven, recv_count, recv_preamble,
+    recv_proof, recv_reply, refuse, send_reply,
 };
 pub use limits::{
     CIRCULANT_BUFFER_MAX, COLLECTIVES_MAX, CONTROL_FRAME_MAX, DATA_FRAME_MAX, DEFAULT_MASTER_PORT,
@@ -355,6 +373,7 @@ pub use limits::{
 };
 pub use preamble::{MAGIC, PREAMBLE_BYTES, Preamble, PreambleError, Purpose};
 pub use reply::{REPLY_HEAD_BYTES, Reply, ReplyError, ReplyHead};
+pub use session::{ControlHead, SessionFrame};
 pub use shared_state::{
     PROBE_ANSWER_BYTES, PROBE_PINGS, STATE_RANGE_HEADER_BYTES, StateRange, StateRequest,
     UnexpectedRange, decode_probe_answer, encode_probe_answer,

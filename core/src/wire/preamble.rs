@@ -30,15 +30,18 @@ pub enum Purpose {
     SharedState = 3,
     /// Measuring bandwidth: bytes, and their count in the other direction.
     Probe = 4,
+    /// A peer talks to the master again, after its control connection has broken.
+    Resume = 5,
 }
 
 impl Purpose {
     /// Every purpose.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Control,
         Self::LinkLane,
         Self::SharedState,
         Self::Probe,
+        Self::Resume,
     ];
 
     fn from_byte(byte: u8) -> Option<Self> {
@@ -53,6 +56,7 @@ impl fmt::Display for Purpose {
             Self::LinkLane => "link lane",
             Self::SharedState => "shared state",
             Self::Probe => "probe",
+            Self::Resume => "resume",
         })
     }
 }
@@ -81,6 +85,18 @@ impl Preamble {
         lane: 0,
         lanes: 1,
     };
+
+    /// What a peer says to the master if its control connection has broken: who it is, and the token of its session.
+    #[must_use]
+    pub const fn resume(peer: PeerId, token: Ticket) -> Self {
+        Self {
+            purpose: Purpose::Resume,
+            from: peer,
+            ticket: token,
+            lane: 0,
+            lanes: 1,
+        }
+    }
 
     /// The bytes to send, in [`ProtocolVersion::CURRENT`].
     #[must_use]

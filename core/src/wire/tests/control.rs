@@ -10,14 +10,14 @@ use proptest::sample::Index;
 
 use super::strategies::{hello, to_master, to_peer};
 use crate::element::ElementType;
-use crate::id::{ContentHash, GroupId, PeerId, ProtocolVersion, Revision};
+use crate::id::{ContentHash, GroupId, PeerId, ProtocolVersion, Revision, Ticket};
 use crate::master::MasterConfig;
 use crate::messages::{Hello, ToMaster, ToPeer};
 use crate::shared_state::{EntryInfo, SyncStrategy, SyncVote};
 use crate::site::{SiteMap, SiteName};
 use crate::wire::{
     CONTROL_FRAME_MAX, ControlReader, DecodeError, EncodeError, FIRST_CONTROL_FRAME_MAX,
-    MAX_ENTRY_NAME_BYTES, STATE_REQUEST_MAX, StateRequest, encode_control,
+    MAX_ENTRY_NAME_BYTES, STATE_REQUEST_MAX, SessionFrame, StateRequest, encode_control,
 };
 
 const HEARTBEAT: ToMaster = ToMaster::Heartbeat { moved: true };
@@ -363,5 +363,80 @@ proptest! {
         reader.feed(&bytes);
 
         prop_assert_ne!(reader.next_message::<ToPeer>(), Ok(None));
+    }
+}
+
+/// Session frames, as bytes.
+fn session(frames: &[SessionFrame]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    frames.iter().for_each(|frame| frame.encode(&mut bytes));
+    bytes
+}
+
+#[test]
+fn session_frames_come_between_messages_and_are_not_counted() {
+    let token = Ticket(u128::MAX - 1);
+    let mut bytes = session(&[SessionFrame::Opened { token }]);
+    encode_control(&ToPeer::Heartbeat, &mut bytes).unwrap();
+    let (two, three) = (2, u64::MAX);
+    bytes.extend(session(
+        &[two, three].map(|messages| SessionFrame::Received { messages }),
+    ));
+    encode_control(&ToPeer::Stopping, &mut bytes).unwrap();
+    let mut reader = ControlReader::new();
+    let mut messages = Vec::new();
+
+    for byte in bytes {
+        reader.feed(&[byte]);
+        messages.extend(reader.next_message::<ToPeer>().unwrap());
+    }
+
+    assert_eq!(messages, [ToPeer::Heartbeat, ToPeer::Stopping]);
+    assert_eq!(reader.received(), 2);
+    assert_eq!(reader.take_token(), Some(token));
+    assert_eq!(reader.take_acknowledged(), Some(u64::MAX));
+    assert_eq!(
+        (reader.take_token(), reader.take_acknowledged()),
+        (None, None)
+    );
+    assert!(reader.is_empty());
+}
+
+#[test]
+fn a_session_that_is_resumed_goes_on_counting() {
+    let mut bytes = Vec::new();
+    encode_control(&ToPeer::Heartbeat, &mut bytes).unwrap();
+    let mut reader = ControlReader::resumed(100, 41);
+
+    reader.feed(&bytes);
+
+    assert_eq!(reader.next_message(), Ok(Some(ToPeer::Heartbeat)));
+    assert_eq!(reader.received(), 42);
+}
+
+#[test]
+fn a_session_frame_that_makes_no_sense_ends_the_stream() {
+    let head = |length: u32| (1 << 31 | length).to_le_bytes().to_vec();
+    let too_long = |length| Err(DecodeError::TooLong { length, cap: 17 });
+    let cases = [
+        (head(0), Err(DecodeError::Malformed)),
+        // There is no such kind; and fields that are too short or too long.
+        ([head(9), vec![2; 9]].concat(), Err(DecodeError::Malformed)),
+        ([head(8), vec![1; 8]].concat(), Err(DecodeError::Malformed)),
+        (
+            [head(17), vec![1; 17]].concat(),
+            Err(DecodeError::Malformed),
+        ),
+        // None of it is waited for.
+        (head(18), too_long(18)),
+        (head(u32::MAX), too_long(0x7FFF_FFFF)),
+    ];
+    for (bytes, expected) in cases {
+        let mut reader = ControlReader::with_cap(CONTROL_FRAME_MAX);
+
+        reader.feed(&bytes);
+
+        assert_eq!(reader.next_message::<ToPeer>(), expected, "{bytes:?}");
+        assert!(reader.capacity() < 1024);
     }
 }

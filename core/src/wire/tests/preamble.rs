@@ -71,7 +71,7 @@ fn every_field_that_makes_no_sense_is_named() {
         (0, b'H', PreambleError::WrongMagic),
         (5, 1, PreambleError::UnsupportedVersion { theirs }),
         (6, 0, PreambleError::UnknownPurpose { purpose: 0 }),
-        (6, 5, PreambleError::UnknownPurpose { purpose: 5 }),
+        (6, 6, PreambleError::UnknownPurpose { purpose: 6 }),
         (7, 1, PreambleError::ReservedNotZero),
         (35, 1, no_such_lane),
     ];

@@ -1,0 +1,90 @@
+//! Session frames: what two ends of a control connection tell each other about the connection, and not their machines.
+
+use alloc::vec::Vec;
+
+use super::control::CONTROL_HEAD_BYTES;
+use crate::id::Ticket;
+
+/// Set in the head of a control frame that is a session frame.
+const IS_SESSION: u32 = 1 << 31;
+
+/// Length of the longest session frame's body.
+const BODY_MAX: usize = 17;
+
+const OPENED: u8 = 0;
+const RECEIVED: u8 = 1;
+
+/// A frame beside the messages of a control connection. It is not counted among them. See [`session`](crate::session).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SessionFrame {
+    /// From the master, before the welcome.
+    Opened {
+        /// What the peer has to show to resume the session.
+        token: Ticket,
+    },
+    /// The other end need not keep the messages up to this number.
+    Received {
+        /// Number of messages that this end has received.
+        messages: u64,
+    },
+}
+
+impl SessionFrame {
+    /// Appends the frame: a head with the highest bit set, then the kind in one byte and its field.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut put = |kind: u8, field: &[u8]| {
+            // At most `BODY_MAX`.
+            let length = u32::try_from(1 + field.len()).unwrap_or_default();
+            out.extend_from_slice(&(IS_SESSION | length).to_le_bytes());
+            out.push(kind);
+            out.extend_from_slice(field);
+        };
+        match self {
+            Self::Opened { token } => put(OPENED, &token.0.to_le_bytes()),
+            Self::Received { messages } => put(RECEIVED, &messages.to_le_bytes()),
+        }
+    }
+
+    /// `None`: there is no such frame.
+    pub(super) fn decode(body: &[u8]) -> Option<Self> {
+        let (kind, field) = body.split_first()?;
+        match *kind {
+            OPENED => Some(Self::Opened {
+                token: Ticket(u128::from_le_bytes(field.try_into().ok()?)),
+            }),
+            RECEIVED => Some(Self::Received {
+                messages: u64::from_le_bytes(field.try_into().ok()?),
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// What the head of a control frame says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControlHead {
+    /// Whether a [`SessionFrame`] follows, and not a message.
+    pub is_session: bool,
+    /// Length of the body.
+    pub length: usize,
+}
+
+impl ControlHead {
+    /// Understands the head.
+    #[must_use]
+    pub fn decode(head: [u8; CONTROL_HEAD_BYTES]) -> Self {
+        let head = u32::from_le_bytes(head);
+        Self {
+            is_session: head & IS_SESSION != 0,
+            length: usize::try_from(head & !IS_SESSION).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// The longest body that is allowed, if messages may have `message_max` bytes.
+    pub(super) const fn cap(self, message_max: usize) -> usize {
+        match self.is_session {
+            true => BODY_MAX,
+            false => message_max,
+        }
+    }
+}
