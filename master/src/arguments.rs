@@ -209,6 +209,7 @@ impl Serve {
             waiting: connections.waiting,
             long_messages_bytes_max: connections.max_long_messages_bytes,
             outbox_bytes_max: connections.max_outbox_bytes,
+            reconnect: connections.reconnect,
             farewell: connections.farewell,
         }
     }
@@ -255,6 +256,14 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
         return Err("must be between 0.01 and 100000000 seconds".into());
     }
     Ok(Duration::from_secs_f64(seconds))
+}
+
+/// As [`seconds`], or zero.
+pub(crate) fn seconds_or_none(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(0.0) => Ok(Duration::ZERO),
+        Ok(_) | Err(_) => seconds(text),
+    }
 }
 
 #[cfg(test)]

@@ -70,8 +70,11 @@ impl Chronicle {
                 ToMaster::Leave => info!("{} leaves", self.known(*peer)),
                 message => trace!(peer = peer.0, ?message, "received"),
             },
-            Event::Malformed { peer, error } => debug!("{peer}: {error}"),
+            Event::Malformed { peer, error, .. } => debug!("{peer}: {error}"),
             Event::Gone { error, .. } => self.ended = Some(*error),
+            Event::Return(returning) => {
+                debug!("{} dials again", self.known(returning.peer));
+            }
         }
     }
 

@@ -4,20 +4,20 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pccl_core::id::{ConnId, Identity, PeerId};
+use pccl_core::id::{ConnId, Identity, PeerId, Ticket};
 use pccl_core::messages::{Hello, ToMaster};
-use pccl_core::transport::{Lane, LaneError, LaneRx};
-use pccl_core::wire::ControlError;
+use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx, send_all};
+use pccl_core::wire::{ControlError, DecodeError, Reply};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::doorkeeper::Inside;
 use crate::gate::Permit;
 use crate::granted::Granted;
-use crate::greeting::discard;
+use crate::greeting::{discard, say_and_close};
 use crate::intake::{BudgetShare, Intake};
 use crate::limits::Limits;
-use crate::outbox::Outbox;
+use crate::outbox::{Attachment, Outbox};
 use crate::pulse::Pulse;
 
 /// The reports of connections to the desk.
@@ -28,14 +28,25 @@ pub(crate) enum Event {
     /// A peer sent a message.
     Message {
         peer: PeerId,
+        conn: ConnId,
         message: ToMaster,
         /// The memory of a long message, until it was processed.
         share: Option<BudgetShare>,
     },
     /// A peer sent bytes that are not a message. Nothing follows.
-    Malformed { peer: PeerId, error: ControlError },
+    Malformed {
+        peer: PeerId,
+        conn: ConnId,
+        error: ControlError,
+    },
     /// A peer's connection ended.
-    Gone { peer: PeerId, error: ControlError },
+    Gone {
+        peer: PeerId,
+        conn: ConnId,
+        error: ControlError,
+    },
+    /// A peer came back over another connection.
+    Return(Returning),
 }
 
 /// A connection that has sent its hello.
@@ -56,6 +67,34 @@ pub(crate) struct Newcomer {
     pub(crate) registered: oneshot::Sender<PeerId>,
 }
 
+/// A connection of a peer that resumes its session.
+#[derive(Debug)]
+pub(crate) struct Returning {
+    pub(crate) conn: ConnId,
+    pub(crate) from: SocketAddr,
+    pub(crate) peer: PeerId,
+    pub(crate) token: Ticket,
+    /// Number of messages that the peer has received.
+    pub(crate) received: u64,
+    /// The identity that its transport has proved.
+    pub(crate) identity: Option<Identity>,
+    /// The time of the last arrival from it.
+    pub(crate) pulse: Arc<Pulse>,
+    /// Its permissions.
+    pub(crate) granted: Arc<Granted>,
+    /// Dropped if there is no such session.
+    pub(crate) resumed: oneshot::Sender<Resumed>,
+}
+
+/// A session that goes on over another connection.
+#[derive(Debug)]
+pub(crate) struct Resumed {
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) by: Attachment,
+    /// Number of messages that the desk has received.
+    pub(crate) heard: u64,
+}
+
 /// A connection whose hello was read.
 pub(crate) struct Greeted {
     pub(crate) conn: ConnId,
@@ -66,6 +105,27 @@ pub(crate) struct Greeted {
     pub(crate) permit: Permit,
     /// The result of its proof. `None` if no proof is required.
     pub(crate) inside: Option<Inside>,
+}
+
+/// A connection that says which session it resumes.
+pub(crate) struct Returned {
+    pub(crate) conn: ConnId,
+    pub(crate) from: SocketAddr,
+    pub(crate) lane: Lane,
+    pub(crate) intake: Intake,
+    pub(crate) permit: Permit,
+    /// The result of its proof. `None` if no proof is required.
+    pub(crate) inside: Option<Inside>,
+    pub(crate) session: Session,
+}
+
+/// A session, as a returning peer describes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Session {
+    pub(crate) peer: PeerId,
+    pub(crate) token: Ticket,
+    /// Number of messages that the peer has received.
+    pub(crate) received: u64,
 }
 
 /// Serves the connection to its end.
@@ -89,24 +149,103 @@ pub(crate) async fn attend(greeted: Greeted, limits: &Limits, desk: mpsc::Sender
     if desk.send(Event::Hello(newcomer)).await.is_err() {
         return;
     }
-    let mut reading = Reading {
+    let reading = Reading {
         registration: Some(registration),
         peer: None,
+        conn: greeted.conn,
         intake: greeted.intake,
         pulse,
         granted,
         desk,
     };
-    let mut writing = std::pin::pin!(outbox.write_to(tx.as_mut(), limits.farewell));
+    let by = outbox.first_attachment();
     let inside = greeted.inside;
+    serve(
+        reading,
+        (&mut tx, &mut rx),
+        (&outbox, &by),
+        inside,
+        greeted.from,
+        limits,
+    )
+    .await;
+}
+
+/// Lets a peer resume its session, and serves the connection to its end.
+pub(crate) async fn attend_again(returned: Returned, limits: &Limits, desk: mpsc::Sender<Event>) {
+    let Returned {
+        conn, from, lane, ..
+    } = returned;
+    let Session {
+        peer,
+        token,
+        received,
+    } = returned.session;
+    let pulse = Arc::clone(returned.permit.pulse());
+    let granted = Arc::new(Granted::new(returned.permit));
+    let (resumed, answer) = oneshot::channel();
+    let returning = Returning {
+        conn,
+        from,
+        peer,
+        token,
+        received,
+        identity: lane.identity(),
+        pulse: Arc::clone(&pulse),
+        granted: Arc::clone(&granted),
+        resumed,
+    };
+    if desk.send(Event::Return(returning)).await.is_err() {
+        return;
+    }
+    let Ok(Resumed { outbox, by, heard }) = answer.await else {
+        let words =
+            Reply::Refused("there is no such session: the peer is out of the run".to_owned());
+        return say_and_close(lane, &words.encode(), limits.farewell).await;
+    };
+    let Lane { mut tx, mut rx, .. } = lane;
+    let mut reading = Reading {
+        registration: None,
+        peer: Some(peer),
+        conn,
+        intake: returned.intake,
+        pulse,
+        granted,
+        desk,
+    };
+    let accepted = Reply::Accepted.encode();
+    if let Err(error) = send_all(tx.as_mut(), &accepted, &heard.to_le_bytes()).await {
+        return reading.gone(error.into()).await;
+    }
+    serve(
+        reading,
+        (&mut tx, &mut rx),
+        (&outbox, &by),
+        returned.inside,
+        from,
+        limits,
+    )
+    .await;
+}
+
+/// Serves the connection of a session to its end.
+async fn serve(
+    mut reading: Reading,
+    (tx, rx): (&mut Box<dyn LaneTx>, &mut Box<dyn LaneRx>),
+    (outbox, by): (&Outbox, &Attachment),
+    inside: Option<Inside>,
+    from: SocketAddr,
+    limits: &Limits,
+) {
+    let mut writing = std::pin::pin!(outbox.write_to(tx.as_mut(), by, limits.farewell));
     let written = tokio::select! {
         biased;
         () = expelled(inside.as_ref()) => {
-            tracing::warn!("{} has to go: its invitation was revoked", greeted.from);
+            tracing::warn!("{from} has to go: its invitation was revoked");
             Err(LaneError::Untrusted)
         }
         written = &mut writing => written,
-        () = reading.run(rx.as_mut(), &outbox) => writing.await,
+        () = reading.run(rx.as_mut(), outbox, by) => writing.await,
     };
     match written {
         Ok(()) => linger(rx.as_mut(), limits.farewell).await,
@@ -132,6 +271,7 @@ async fn linger(rx: &mut dyn LaneRx, limit: Duration) {
 struct Reading {
     registration: Option<oneshot::Receiver<PeerId>>,
     peer: Option<PeerId>,
+    conn: ConnId,
     intake: Intake,
     pulse: Arc<Pulse>,
     granted: Arc<Granted>,
@@ -141,31 +281,36 @@ struct Reading {
 impl Reading {
     /// Reports arrivals to the desk until the connection ends. Then the desk closes the outbox, unless it is gone or
     /// does not know the connection.
-    async fn run(&mut self, rx: &mut dyn LaneRx, outbox: &Outbox) {
-        if self.report(rx).await.is_none() {
-            outbox.close();
-            outbox.ring();
+    async fn run(&mut self, rx: &mut dyn LaneRx, outbox: &Outbox, by: &Attachment) {
+        if self.report(rx, outbox).await.is_none() {
+            outbox.end(by);
         }
     }
 
     /// `None`: the desk takes no more reports.
-    async fn report(&mut self, rx: &mut dyn LaneRx) -> Option<()> {
-        let peer = self.identify().await?;
+    async fn report(&mut self, rx: &mut dyn LaneRx, outbox: &Outbox) -> Option<()> {
+        let (peer, conn) = (self.identify().await?, self.conn);
         loop {
             let message_max = || self.granted.message_max();
             let event = match self.intake.receive(rx, &self.pulse, message_max).await {
                 Ok((message, share)) => Event::Message {
                     peer,
+                    conn,
                     message,
                     share,
                 },
                 Err(error @ (ControlError::Decode(_) | ControlError::Encode(_))) => {
-                    return self.tell(Event::Malformed { peer, error }).await;
+                    return self.tell(Event::Malformed { peer, conn, error }).await;
                 }
                 Err(error @ (ControlError::Ended | ControlError::Lane(_))) => {
-                    return self.tell(Event::Gone { peer, error }).await;
+                    return self.tell(Event::Gone { peer, conn, error }).await;
                 }
             };
+            let received = self.intake.take_acknowledged();
+            if received.is_some_and(|received| outbox.acknowledge(received).is_err()) {
+                let error = DecodeError::Malformed.into();
+                return self.tell(Event::Malformed { peer, conn, error }).await;
+            }
             self.tell(event).await?;
         }
     }
@@ -182,7 +327,8 @@ impl Reading {
 
     async fn gone(&mut self, error: ControlError) {
         if let Some(peer) = self.identify().await {
-            self.tell(Event::Gone { peer, error }).await;
+            let conn = self.conn;
+            self.tell(Event::Gone { peer, conn, error }).await;
         }
     }
 
@@ -211,6 +357,7 @@ mod tests {
         let reading = Reading {
             registration: None,
             peer: Some(PeerId(1)),
+            conn: ConnId(1),
             intake: Intake::new(&Budget::of(0)),
             pulse: Arc::clone(&pulse),
             granted: Arc::new(Granted::new(permit)),
@@ -218,6 +365,7 @@ mod tests {
         };
         let event = || Event::Message {
             peer: PeerId(1),
+            conn: ConnId(1),
             message: ToMaster::Heartbeat { moved: false },
             share: None,
         };

@@ -1,13 +1,16 @@
 //! The loop that owns the machine: it takes facts, and carries out orders.
 
+mod sessions;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pccl_core::id::{GroupId, PeerId, Round};
+use pccl_core::id::{ConnId, GroupId, Identity, PeerId, Round};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Misdeed, ToPeer};
+use pccl_core::ticket::TicketMint;
 use pccl_core::timers::{PAUSE, TimerQueue};
 use pccl_core::tour::{Quest, Solved, TourProblem};
 use pccl_recording::Recorded;
@@ -29,11 +32,14 @@ const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Owns the machine and its timers.
 pub(crate) struct Desk {
     master: Recorded<Master>,
-    timers: TimerQueue<MasterTimer, Instant>,
+    timers: TimerQueue<Due, Instant>,
     events: mpsc::Receiver<Event>,
     peers: BTreeMap<PeerId, Connected>,
     heartbeat: Duration,
     silence: Duration,
+    /// How long a peer whose connection has ended may stay away.
+    reconnect: Duration,
+    mint: TicketMint,
     /// The connection whose hello the machine is answering.
     newcomer: Option<Newcomer>,
     /// Outboxes to which the current input has added messages.
@@ -47,8 +53,23 @@ pub(crate) struct Desk {
     stopped: bool,
 }
 
-/// The connection of a registered peer.
+/// What a timer of the desk is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Machine(MasterTimer),
+    /// A peer whose connection has ended has not come back.
+    Absence(PeerId),
+}
+
+/// The session of a registered peer.
 struct Connected {
+    /// Its connection. `None`: it has ended, and the peer may come back.
+    conn: Option<ConnId>,
+    /// The identity that it has proved. Another one cannot resume its session.
+    identity: Option<Identity>,
+    /// Number of its messages that the machine has processed.
+    heard: u64,
+    is_admitted: bool,
     outbox: Arc<Outbox>,
     pulse: Arc<Pulse>,
     granted: Arc<Granted>,
@@ -75,12 +96,15 @@ enum Woken {
 impl Desk {
     pub(crate) fn new(
         config: MasterConfig,
+        reconnect: Duration,
         events: mpsc::Receiver<Event>,
         record: Option<&Path>,
     ) -> Self {
         Self {
             heartbeat: config.heartbeat.min(FOREVER),
             silence: config.silence,
+            reconnect: reconnect.min(FOREVER),
+            mint: config.tickets.clone(),
             master: Recorded::begin(config, record),
             timers: TimerQueue::new(),
             events,
@@ -166,12 +190,16 @@ impl Desk {
 
     fn fire_timers(&mut self) {
         let now = Instant::now();
-        while let Some(timer) = self.timers.pop_expired(now) {
-            if let Some(later) = self.reprieve(timer, now) {
-                self.timers.arm(timer, later);
-            } else {
-                tracing::trace!(?timer, "timer fired");
-                self.handle(MasterInput::TimerFired(timer));
+        while let Some(due) = self.timers.pop_expired(now) {
+            match due {
+                Due::Absence(peer) => self.gone(peer),
+                Due::Machine(timer) => match self.reprieve(timer, now) {
+                    Some(later) => self.timers.arm(due, later),
+                    None => {
+                        tracing::trace!(?timer, "timer fired");
+                        self.handle(MasterInput::TimerFired(timer));
+                    }
+                },
             }
         }
     }
@@ -209,20 +237,28 @@ impl Desk {
             }
             Event::Message {
                 peer,
+                conn,
                 message,
                 share,
             } => {
-                self.handle(MasterInput::Message { peer, message });
+                if let Some(connected) = self.present(peer, conn) {
+                    connected.heard += 1;
+                    self.handle(MasterInput::Message { peer, message });
+                }
                 drop(share);
             }
-            Event::Malformed { peer, .. } => self.handle(MasterInput::Misbehaved {
-                peer,
-                misdeed: Misdeed::Malformed,
-            }),
-            Event::Gone { peer, .. } => {
-                self.handle(MasterInput::Disconnected { peer });
-                self.close(peer);
+            Event::Malformed { peer, conn, .. } => {
+                if self.present(peer, conn).is_some() {
+                    let misdeed = Misdeed::Malformed;
+                    self.handle(MasterInput::Misbehaved { peer, misdeed });
+                }
             }
+            Event::Gone { peer, conn, error } => {
+                if self.present(peer, conn).is_some() {
+                    self.ended(peer, &error);
+                }
+            }
+            Event::Return(returning) => self.resume(returning),
         }
         self.ring();
     }
@@ -251,9 +287,9 @@ impl Desk {
             MasterOutput::Close { peer } => self.close(peer),
             MasterOutput::StartTimer { timer, after } => {
                 let at = Instant::now() + after.min(FOREVER);
-                self.timers.arm(timer, at);
+                self.timers.arm(Due::Machine(timer), at);
             }
-            MasterOutput::StopTimer(timer) => self.timers.disarm(timer),
+            MasterOutput::StopTimer(timer) => self.timers.disarm(Due::Machine(timer)),
             MasterOutput::SolveTour {
                 round,
                 group,
@@ -278,6 +314,8 @@ impl Desk {
             return;
         };
         let Newcomer {
+            conn,
+            identity,
             registered,
             outbox,
             pulse,
@@ -286,7 +324,13 @@ impl Desk {
         } = newcomer;
         if registered.send(peer).is_ok() {
             granted.register();
+            outbox.open(self.mint.session(peer));
             let connected = Connected {
+                conn: Some(conn),
+                identity,
+                // Its hello.
+                heard: 1,
+                is_admitted: false,
                 outbox,
                 pulse,
                 granted,
@@ -309,17 +353,18 @@ impl Desk {
     }
 
     fn send(&mut self, peer: PeerId, message: &ToPeer) {
-        let Some(Connected {
-            outbox, granted, ..
-        }) = self.peers.get(&peer)
-        else {
+        let Some(connected) = self.peers.get_mut(&peer) else {
             return;
         };
         if matches!(message, ToPeer::TopologyEstablished { .. }) {
-            granted.admit();
+            connected.is_admitted = true;
+            connected.granted.admit();
         }
-        self.touched.push(Arc::clone(outbox));
-        if let Err(error) = outbox.push(message) {
+        if matches!(message, ToPeer::Heartbeat) {
+            connected.outbox.has_received(connected.heard);
+        }
+        self.touched.push(Arc::clone(&connected.outbox));
+        if let Err(error) = connected.outbox.push(message) {
             self.missed(peer, error);
         }
     }
@@ -341,6 +386,7 @@ impl Desk {
     }
 
     fn close(&mut self, peer: PeerId) {
+        self.timers.disarm(Due::Absence(peer));
         if let Some(Connected { outbox, .. }) = self.peers.remove(&peer) {
             outbox.close();
             self.touched.push(outbox);
@@ -386,11 +432,14 @@ async fn due_and_quiet(deadline: Option<Instant>) {
 }
 
 /// Whether the timer limits how long a peer is waited for. The others are the master's own duties.
-fn is_patience(timer: &MasterTimer) -> bool {
-    !matches!(
-        timer,
-        MasterTimer::HeartbeatDue | MasterTimer::MeasurementsAge | MasterTimer::RetryWiring(_)
-    )
+fn is_patience(due: &Due) -> bool {
+    match due {
+        Due::Absence(_) => true,
+        Due::Machine(timer) => !matches!(
+            timer,
+            MasterTimer::HeartbeatDue | MasterTimer::MeasurementsAge | MasterTimer::RetryWiring(_)
+        ),
+    }
 }
 
 #[cfg(test)]

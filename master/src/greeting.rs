@@ -7,10 +7,11 @@ use pccl_core::messages::{Hello, Refusal, ToMaster, ToPeer};
 use pccl_core::transport::{Lane, LaneError, LaneRx, close, recv_some, send_all};
 use pccl_core::wire::{
     ControlError, FIRST_CONTROL_FRAME_MAX, HandshakeError, PreambleError, Purpose, Reply,
-    encode_control, recv_preamble, recv_proof, send_reply,
+    encode_control, recv_count, recv_preamble, recv_proof, send_reply,
 };
 use tokio::time::timeout;
 
+use crate::connection::Session;
 use crate::doorkeeper::{Doorkeeper, Inside, Unwelcome};
 use crate::gate::Permit;
 use crate::intake::Intake;
@@ -106,14 +107,22 @@ impl GreetError {
     }
 }
 
-/// Receives a hello, and verifies the proof if one is required. A stranger that has to give way counts as timed out.
+/// How a connection introduces itself.
+pub(crate) enum Introduction {
+    /// A peer that wants to join. It was answered.
+    Hello(Hello),
+    /// A peer whose connection has broken. It waits for the answer.
+    Session(Session),
+}
+
+/// Receives a hello or the name of a session, and verifies the proof if one is required. A stranger that has to give way counts as timed out.
 pub(crate) async fn greet(
     lane: &mut Lane,
     intake: &mut Intake,
     permit: &Permit,
     door: Option<&Arc<Doorkeeper>>,
     limit: Duration,
-) -> Result<(Hello, Option<Inside>), GreetError> {
+) -> Result<(Introduction, Option<Inside>), GreetError> {
     let mut patience = Patience::of(limit);
     let mut dismissed = std::pin::pin!(permit.dismissed());
     let introduced = tokio::select! {
@@ -121,7 +130,10 @@ pub(crate) async fn greet(
         introduced = patience.wait(introduction(lane, permit, door)) => introduced,
         () = &mut dismissed => None,
     };
-    let inside = introduced.unwrap_or(Err(GreetError::Slow))?;
+    let (session, inside) = introduced.unwrap_or(Err(GreetError::Slow))?;
+    if let Some(session) = session {
+        return Ok((Introduction::Session(session), inside));
+    }
     let first = intake.receive(lane.rx.as_mut(), permit.pulse(), || FIRST_CONTROL_FRAME_MAX);
     let first = tokio::select! {
         biased;
@@ -129,7 +141,7 @@ pub(crate) async fn greet(
         () = dismissed => None,
     };
     match first {
-        Some(Ok((ToMaster::Hello(hello), _))) => Ok((hello, inside)),
+        Some(Ok((ToMaster::Hello(hello), _))) => Ok((Introduction::Hello(hello), inside)),
         Some(Ok(_)) => Err(GreetError::NotHello),
         Some(Err(ControlError::Lane(error))) => Err(error.into()),
         Some(Err(error)) => Err(GreetError::Hello(error)),
@@ -141,17 +153,26 @@ async fn introduction(
     lane: &mut Lane,
     permit: &Permit,
     door: Option<&Arc<Doorkeeper>>,
-) -> Result<Option<Inside>, GreetError> {
+) -> Result<(Option<Session>, Option<Inside>), GreetError> {
     let preamble = recv_preamble(lane).await?;
-    match preamble.purpose {
-        Purpose::Control => {}
+    let resumes = match preamble.purpose {
+        Purpose::Control => false,
+        Purpose::Resume => true,
         other @ (Purpose::LinkLane | Purpose::SharedState | Purpose::Probe) => {
             return Err(GreetError::NotForMaster(other));
         }
-    }
+    };
     let inside = admit(lane, permit, door).await?;
+    if resumes {
+        let session = Session {
+            peer: preamble.from,
+            token: preamble.ticket,
+            received: recv_count(lane).await?,
+        };
+        return Ok((Some(session), inside));
+    }
     send_reply(lane.tx.as_mut(), &Reply::Accepted).await?;
-    Ok(inside)
+    Ok((None, inside))
 }
 
 /// Requires an identity on an encrypted lane, and an encrypted lane if there is admission control.

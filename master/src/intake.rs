@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use pccl_core::messages::ToMaster;
 use pccl_core::transport::{LaneError, LaneRx, recv_some};
-use pccl_core::wire::{CONTROL_FRAME_MAX, CONTROL_HEAD_BYTES, ControlError, ControlReader};
+use pccl_core::wire::{
+    CONTROL_FRAME_MAX, CONTROL_HEAD_BYTES, ControlError, ControlHead, ControlReader,
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::patience::Patience;
@@ -76,7 +78,7 @@ impl Frames {
             bytes = rest;
             if self.headed == CONTROL_HEAD_BYTES {
                 self.headed = 0;
-                self.length = usize::try_from(u32::from_le_bytes(self.head)).unwrap_or(usize::MAX);
+                self.length = ControlHead::decode(self.head).length;
                 self.left = self.length;
             }
         }
@@ -143,6 +145,11 @@ impl Intake {
             }
             self.read(rx).await?;
         }
+    }
+
+    /// The number of messages that the peer has received, if it has said so since the last call.
+    pub(crate) const fn take_acknowledged(&mut self) -> Option<u64> {
+        self.reader.take_acknowledged()
     }
 
     async fn begin_long(&self, pulse: &Pulse) -> Result<Long, LaneError> {

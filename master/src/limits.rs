@@ -39,6 +39,10 @@ pub struct Limits {
     pub long_messages_bytes_max: usize,
     /// Maximum number of bytes that wait to be sent to one peer. A peer that exceeds it is evicted. Default: 8 MiB.
     pub outbox_bytes_max: usize,
+    /// How long a peer whose connection has ended may stay away before it counts as lost, if it does not fall
+    /// [silent](crate::MasterConfig::silence) before. It comes back by itself, and goes on where it was. Zero: the peer is
+    /// lost at once, unless the network has failed. A process that dies is then noticed at once. Default: zero.
+    pub reconnect: Duration,
     /// How long the last message to a peer may take before the connection is closed. Stopping the master takes at
     /// most this long. Default: 1 s.
     pub farewell: Duration,
@@ -57,6 +61,7 @@ impl Default for Limits {
             waiting: Duration::from_secs(3),
             long_messages_bytes_max: 256 * 1024 * 1024,
             outbox_bytes_max: 8 * 1024 * 1024,
+            reconnect: Duration::ZERO,
             farewell: Duration::from_secs(1),
         }
     }

@@ -1,63 +1,86 @@
-//! The send queue of one peer: a bounded queue of encoded frames, and the loop that writes them.
+//! What is to be sent to one peer: the messages of its session, and the loop that writes them to its connection.
 //!
-//! The desk appends frames and, when it has processed an event, rings once. So all messages to a peer that follow
-//! from one event go out in one write. But fetch plans are queued unencoded, and the writer encodes them: those of a
-//! large group have hundreds of megabytes, and the desk has no time for them.
+//! The desk appends messages and, after each event, rings once, so that all messages of one event to one peer go out in
+//! one write. The entries that a peer is to fetch are encoded by its writer: those of a large group are hundreds of
+//! megabytes, and the desk has no time for them.
+//!
+//! A message stays here until the peer has acknowledged it. If the peer comes back over another connection, the writer
+//! of that one begins with the first message that the peer lacks ([`attach`](Outbox::attach)).
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use pccl_core::id::Ticket;
 use pccl_core::messages::ToPeer;
+use pccl_core::session::{CannotResume, Unacknowledged};
 use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::transport::{LaneError, LaneTx, close, send_all};
-use pccl_core::wire::{EncodeError, encode_control};
+use pccl_core::wire::{EncodeError, SessionFrame, encode_control};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// A larger buffer is not kept.
+/// The writer keeps a buffer of at most this size.
 const KEEP_BYTES: usize = 64 * 1024;
 
-/// Maximum number of bytes of one line of a fetch plan, and of the rest of the plan.
+/// The writer sends about this many bytes at once, if more wait.
+const WRITE_BYTES: usize = 256 * 1024;
+
+/// Upper bounds for the encoded size of one entry that a peer is to fetch, and of the rest of a plan.
 const LINE_BYTES: usize = 24;
 const PLAN_BYTES: usize = 1024;
 
-/// The desk's end of a connection.
+/// The desk's end of a session.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     bytes_max: usize,
     waiting: Mutex<Waiting>,
-    /// Notified if a frame was appended, or the end was announced.
-    changed: Notify,
-    /// Notified if the end was announced.
-    closing: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Comes before `frames`.
-    earlier: VecDeque<Part>,
-    /// Upper bound of its bytes.
-    earlier_bytes: usize,
-    frames: Vec<u8>,
-    /// Bytes that the writer has taken and not yet sent.
+    messages: Unacknowledged<Stored>,
+    /// Bytes of all of them.
+    kept_bytes: usize,
+    /// The number of the last message that the present writer has taken.
+    taken: u64,
+    /// Bytes of the messages that it has not taken.
+    waiting_bytes: usize,
+    /// Bytes that it has taken and not sent yet.
     in_flight: usize,
+    /// Session frames, which go out before the next message.
+    session: Vec<u8>,
+    present: Attachment,
     overflowed: bool,
     closing: bool,
 }
 
-/// A unit of sending.
-#[derive(Debug)]
-enum Part {
-    Frames(Vec<u8>),
-    /// Not encoded yet.
-    Long(Box<ToPeer>),
+/// The right to write to the connection of a session. The one that was given last is valid.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Attachment {
+    number: u64,
+    bells: Arc<Bells>,
 }
 
-/// Why a message was not appended. The peer has missed a message: end its membership.
+#[derive(Debug, Default)]
+struct Bells {
+    /// A message was appended, the end was announced, or there is another attachment.
+    changed: Notify,
+    /// The end was announced.
+    closing: Notify,
+}
+
+/// A message.
+#[derive(Clone, Debug)]
+enum Stored {
+    Frame(Box<[u8]>),
+    /// Not encoded yet.
+    Long(Arc<ToPeer>),
+}
+
+/// Why a message was not appended. The peer has missed a message, so its membership has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PushError {
     #[error("the peer does not read what is sent to it")]
@@ -66,11 +89,16 @@ pub(crate) enum PushError {
     Encode(#[from] EncodeError),
 }
 
-/// The next action of the writer.
+/// What the writer does next.
 enum Next {
-    Send(Part),
+    /// What is in its buffer.
+    Send,
+    /// After what is in its buffer.
+    SendLong(Arc<ToPeer>),
     Wait,
     End,
+    /// Another writer has taken over.
+    Replaced,
 }
 
 impl Outbox {
@@ -78,108 +106,188 @@ impl Outbox {
         Self {
             bytes_max,
             waiting: Mutex::default(),
-            changed: Notify::new(),
-            closing: Notify::new(),
         }
     }
 
-    /// Appends a message; [`ring`](Self::ring) sends it. After an overflow, messages are dropped silently, because
-    /// the stream has a gap. Only the reason for the end may still follow.
+    /// Appends a message. [`ring`](Self::ring) sends it. After an overflow all messages but the reason for the end are
+    /// dropped silently, because the stream has a gap.
     pub(crate) fn push(&self, message: &ToPeer) -> Result<(), PushError> {
         let mut waiting = self.lock();
         let last_word = matches!(message, ToPeer::Kicked(_));
         if waiting.closing || (waiting.overflowed && !last_word) {
             return Ok(());
         }
-        if let Some(bytes) = bytes_of_long(message) {
-            if waiting.bytes() + bytes > self.bytes_max {
-                waiting.overflowed = true;
-                return Err(PushError::Overflow);
-            }
-            waiting.set_aside();
-            waiting
-                .earlier
-                .push_back(Part::Long(Box::new(message.clone())));
-            waiting.earlier_bytes += bytes;
-            return Ok(());
-        }
-        let before = waiting.frames.len();
-        encode_control(message, &mut waiting.frames)?;
-        if !last_word && waiting.bytes() > self.bytes_max {
-            waiting.frames.truncate(before);
+        let stored = Stored::of(message)?;
+        let bytes = stored.bytes();
+        if !last_word && waiting.unsent_bytes() + bytes > self.bytes_max {
             waiting.overflowed = true;
             return Err(PushError::Overflow);
         }
+        waiting.kept_bytes += bytes;
+        waiting.waiting_bytes += bytes;
+        waiting.messages.push(stored);
+        waiting.forget_beyond(self.bytes_max);
         Ok(())
     }
 
-    /// No message will be appended from here on. The connection ends after the queued ones.
+    /// Tells the peer the token of its session, before its welcome.
+    pub(crate) fn open(&self, token: Ticket) {
+        let frame = SessionFrame::Opened { token };
+        frame.encode(&mut self.lock().session);
+    }
+
+    /// Tells the peer how many of its messages have arrived, before the next message.
+    pub(crate) fn has_received(&self, messages: u64) {
+        let mut waiting = self.lock();
+        if !waiting.closing {
+            SessionFrame::Received { messages }.encode(&mut waiting.session);
+        }
+    }
+
+    /// The peer has received this many messages.
+    ///
+    /// # Errors
+    /// It cannot have received so many.
+    pub(crate) fn acknowledge(&self, received: u64) -> Result<(), CannotResume> {
+        let mut waiting = self.lock();
+        if received > waiting.taken {
+            return Err(CannotResume::NeverSent);
+        }
+        waiting.acknowledge(received)
+    }
+
+    /// The right of the first connection.
+    pub(crate) fn first_attachment(&self) -> Attachment {
+        self.lock().present.clone()
+    }
+
+    /// The right of another connection, whose peer has received this many messages. It takes the place of the one before.
+    ///
+    /// # Errors
+    /// The session cannot be resumed. Nothing has changed.
+    pub(crate) fn attach(&self, received: u64) -> Result<Attachment, CannotResume> {
+        let mut waiting = self.lock();
+        let unsent = waiting.messages.after(received)?;
+        let unsent: usize = unsent.map(Stored::bytes).sum();
+        waiting.acknowledge(received)?;
+        waiting.taken = received;
+        waiting.waiting_bytes = unsent;
+        waiting.in_flight = 0;
+        waiting.session.clear();
+        let next = Attachment {
+            number: waiting.present.number + 1,
+            bells: Arc::default(),
+        };
+        let before = std::mem::replace(&mut waiting.present, next.clone());
+        before.bells.changed.notify_one();
+        Ok(next)
+    }
+
+    /// No message will be appended. The connection ends after the messages that wait.
     pub(crate) fn close(&self) {
         self.lock().closing = true;
     }
 
-    /// Wakes the writer.
-    pub(crate) fn ring(&self) {
-        self.changed.notify_one();
-        if self.lock().closing {
-            self.closing.notify_one();
+    /// The connection with this right takes no more reports to the desk: it ends, and the session with it, unless another
+    /// connection has taken its place.
+    pub(crate) fn end(&self, by: &Attachment) {
+        let is_present = self.lock().present.number == by.number;
+        if is_present {
+            self.close();
+            self.ring();
         }
     }
 
-    /// Sends the appended messages until the end is announced, and then closes the direction. After the announcement
-    /// the rest may take up to `farewell`.
+    /// The connection is gone, and the peer may come back: no connection may write until then.
+    pub(crate) fn detach(&self) {
+        let mut waiting = self.lock();
+        let number = waiting.present.number + 1;
+        let bells = Arc::default();
+        let before = std::mem::replace(&mut waiting.present, Attachment { number, bells });
+        before.bells.changed.notify_one();
+    }
+
+    /// Wakes the writer.
+    pub(crate) fn ring(&self) {
+        let waiting = self.lock();
+        let bells = &waiting.present.bells;
+        bells.changed.notify_one();
+        if waiting.closing {
+            bells.closing.notify_one();
+        }
+    }
+
+    /// Sends appended messages until the end is announced, then closes the direction. After the announcement, the rest
+    /// may take `farewell`.
+    ///
+    /// # Errors
+    /// The error of the lane; [`LaneError::Closed`] if another attachment has taken the place of this one.
     pub(crate) async fn write_to(
         &self,
         tx: &mut dyn LaneTx,
+        by: &Attachment,
         farewell: Duration,
     ) -> Result<(), LaneError> {
         let overdue = async {
-            self.closing.notified().await;
+            by.bells.closing.notified().await;
             sleep(farewell).await;
         };
         tokio::select! {
             biased;
-            outcome = self.write_all(tx) => outcome,
+            outcome = self.write_all(tx, by) => outcome,
             () = overdue => Err(LaneError::TimedOut),
         }
     }
 
-    async fn write_all(&self, tx: &mut dyn LaneTx) -> Result<(), LaneError> {
-        let mut spare = Vec::new();
+    async fn write_all(&self, tx: &mut dyn LaneTx, by: &Attachment) -> Result<(), LaneError> {
+        let mut frames = Vec::new();
         loop {
-            match self.next(&mut spare) {
-                Next::Send(Part::Frames(frames)) => {
-                    send_all(tx, &frames, &[]).await?;
-                    spare = frames;
-                }
-                Next::Send(Part::Long(message)) => {
+            let next = self.next(by, &mut frames);
+            if !frames.is_empty() {
+                send_all(tx, &frames, &[]).await?;
+            }
+            match next {
+                Next::Send => {}
+                Next::SendLong(message) => {
                     let mut frame = Vec::new();
-                    encode_control(&message, &mut frame).map_err(|error| {
+                    encode_control(&*message, &mut frame).map_err(|error| {
                         tracing::error!(%error, "a plan cannot be encoded");
                         LaneError::Failed
                     })?;
                     send_all(tx, &frame, &[]).await?;
                 }
-                Next::Wait => self.changed.notified().await,
+                Next::Wait => by.bells.changed.notified().await,
                 Next::End => return close(tx).await,
+                Next::Replaced => return Err(LaneError::Closed),
             }
         }
     }
 
-    /// Takes all queued frames, and leaves the empty `spare` in their place.
-    fn next(&self, spare: &mut Vec<u8>) -> Next {
-        spare.clear();
-        spare.shrink_to(KEEP_BYTES);
+    /// Puts the next frames into the empty buffer.
+    fn next(&self, by: &Attachment, frames: &mut Vec<u8>) -> Next {
+        frames.clear();
+        frames.shrink_to(KEEP_BYTES);
         let mut waiting = self.lock();
-        if let Some(part) = waiting.earlier.pop_front() {
-            waiting.in_flight = part.bytes();
-            waiting.earlier_bytes -= part.bytes();
-            return Next::Send(part);
+        if waiting.present.number != by.number {
+            return Next::Replaced;
         }
-        waiting.in_flight = waiting.frames.len();
-        if !waiting.frames.is_empty() {
-            let frames = std::mem::replace(&mut waiting.frames, std::mem::take(spare));
-            Next::Send(Part::Frames(frames))
+        waiting.in_flight = 0;
+        frames.append(&mut waiting.session);
+        while frames.len() < WRITE_BYTES {
+            let Some(next) = waiting.messages.get(waiting.taken + 1).cloned() else {
+                break;
+            };
+            let bytes = next.bytes();
+            waiting.taken += 1;
+            waiting.waiting_bytes -= bytes;
+            waiting.in_flight += bytes;
+            match next {
+                Stored::Frame(frame) => frames.extend_from_slice(&frame),
+                Stored::Long(message) => return Next::SendLong(message),
+            }
+        }
+        if !frames.is_empty() {
+            Next::Send
         } else if waiting.closing {
             Next::End
         } else {
@@ -194,31 +302,50 @@ impl Outbox {
 }
 
 impl Waiting {
-    /// Upper bound of the bytes that are queued or in flight.
-    fn bytes(&self) -> usize {
-        self.earlier_bytes + self.frames.len() + self.in_flight
+    /// Upper bound of the bytes that wait and the bytes in flight.
+    const fn unsent_bytes(&self) -> usize {
+        self.waiting_bytes + self.in_flight
     }
 
-    /// Puts the queued frames before all messages that are appended later.
-    fn set_aside(&mut self) {
-        if !self.frames.is_empty() {
-            self.earlier_bytes += self.frames.len();
-            let frames = std::mem::take(&mut self.frames);
-            self.earlier.push_back(Part::Frames(frames));
+    fn acknowledge(&mut self, received: u64) -> Result<(), CannotResume> {
+        let mut bytes = 0;
+        let forget = |message: &Stored| bytes += message.bytes();
+        self.messages.acknowledge(received, forget)?;
+        self.kept_bytes -= bytes;
+        Ok(())
+    }
+
+    /// Messages that were sent and take more than this are forgotten: a peer that has not received them cannot resume its
+    /// session.
+    fn forget_beyond(&mut self, bytes_max: usize) {
+        while self.kept_bytes - self.waiting_bytes > bytes_max {
+            match self.messages.give_up_oldest() {
+                Some(message) => self.kept_bytes -= message.bytes(),
+                None => return,
+            }
         }
     }
 }
 
-impl Part {
+impl Stored {
+    fn of(message: &ToPeer) -> Result<Self, EncodeError> {
+        if bytes_of_long(message).is_some() {
+            return Ok(Self::Long(Arc::new(message.clone())));
+        }
+        let mut frame = Vec::new();
+        encode_control(message, &mut frame)?;
+        Ok(Self::Frame(frame.into()))
+    }
+
     fn bytes(&self) -> usize {
         match self {
-            Self::Frames(frames) => frames.len(),
+            Self::Frame(frame) => frame.len(),
             Self::Long(message) => bytes_of_long(message).unwrap_or_default(),
         }
     }
 }
 
-/// Maximum number of bytes of a message that takes long to encode. `None` for all others.
+/// Upper bound of the encoded size of a message that takes long to encode. `None` for all others.
 fn bytes_of_long(message: &ToPeer) -> Option<usize> {
     let ToPeer::SharedStatePlan(SyncPlan {
         role: SyncRole::Request { entries, .. },

@@ -313,7 +313,12 @@ impl MasterServer {
     /// Dropping the future closes all connections at once. The peers then get `MasterLost`.
     pub async fn run(self) {
         let (events, queue) = mpsc::channel::<Event>(EVENTS_MAX);
-        let desk = Desk::new(self.config, queue, self.record.as_deref());
+        let desk = Desk::new(
+            self.config,
+            self.limits.reconnect,
+            queue,
+            self.record.as_deref(),
+        );
         let house = House::new(self.limits, self.trust, self.stop.clone(), events);
         let mut reception = Reception::new(self.listener, house);
         tokio::select! {

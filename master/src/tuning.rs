@@ -7,7 +7,7 @@ use clap::Args;
 use pccl_core::id::EntryIndex;
 use pccl_master::{Limits, MasterConfig};
 
-use crate::arguments::{at_least_one, seconds};
+use crate::arguments::{at_least_one, seconds, seconds_or_none};
 
 /// Limits of the run.
 #[derive(Debug, Args)]
@@ -118,6 +118,10 @@ pub(crate) struct ConnectionTuning {
           value_parser = at_least_one)]
     pub(crate) max_outbox_bytes: usize,
 
+    /// Seconds for which a peer whose connection has ended may stay away; 0: it is lost at once, unless the network failed
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds_or_none)]
+    pub(crate) reconnect: Duration,
+
     /// Seconds that the last message to a peer may take
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     pub(crate) farewell: Duration,
@@ -132,7 +136,7 @@ mod tests {
     use crate::arguments::{Arguments, Serve};
 
     /// An option, and a value that is not its default.
-    const CHANGED: [(&str, &str); 20] = [
+    const CHANGED: [(&str, &str); 21] = [
         ("--max-tags", "2000"),
         ("--max-entries", "7"),
         ("--wiring", "7"),
@@ -152,6 +156,7 @@ mod tests {
         ("--waiting", "7"),
         ("--max-long-messages-bytes", "7"),
         ("--max-outbox-bytes", "7"),
+        ("--reconnect", "7"),
         ("--farewell", "7"),
     ];
 

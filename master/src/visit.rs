@@ -8,10 +8,10 @@ use pccl_core::transport::{Incoming, Lane};
 use tokio::sync::mpsc;
 
 use crate::apology::Apologies;
-use crate::connection::{Event, Greeted, attend};
+use crate::connection::{Event, Greeted, Returned, attend, attend_again};
 use crate::doorkeeper::Doorkeeper;
 use crate::gate::{Permit, Turn};
-use crate::greeting::{Concern, GreetError, greet, part};
+use crate::greeting::{Concern, GreetError, Introduction, greet, part};
 use crate::intake::{Budget, Intake};
 use crate::limits::Limits;
 use crate::pulse::Noted;
@@ -63,6 +63,12 @@ impl House {
     }
 }
 
+/// A connection that has introduced itself.
+enum Welcome {
+    Greeted(Greeted),
+    Returned(Returned),
+}
+
 /// One connection.
 pub(crate) struct Visit {
     pub(crate) conn: ConnId,
@@ -81,12 +87,17 @@ impl Visit {
         if let Some(greeted) = greeted {
             let House { limits, desk, .. } = self.house;
             // Whoever waits outside needs no memory for what comes after.
-            Box::pin(attend(greeted, &limits, desk)).await;
+            match greeted {
+                Welcome::Greeted(greeted) => Box::pin(attend(greeted, &limits, desk)).await,
+                Welcome::Returned(returned) => {
+                    Box::pin(attend_again(returned, &limits, desk)).await;
+                }
+            }
         }
     }
 
     /// `None`: the connection was refused, and has been told so.
-    async fn welcome(&self, incoming: Incoming, turn: Turn) -> Option<Greeted> {
+    async fn welcome(&self, incoming: Incoming, turn: Turn) -> Option<Welcome> {
         match turn.comes().await {
             Ok(permit) => Box::pin(self.greet(incoming, permit)).await,
             Err(full) => {
@@ -96,7 +107,7 @@ impl Visit {
         }
     }
 
-    async fn greet(&self, incoming: Incoming, permit: Permit) -> Option<Greeted> {
+    async fn greet(&self, incoming: Incoming, permit: Permit) -> Option<Welcome> {
         let Incoming { lane, from } = incoming;
         let House { limits, door, .. } = &self.house;
         let mut lane = noted(lane, &permit);
@@ -110,7 +121,16 @@ impl Visit {
         )
         .await
         {
-            Ok((hello, inside)) => Some(Greeted {
+            Ok((Introduction::Session(session), inside)) => Some(Welcome::Returned(Returned {
+                conn: self.conn,
+                from,
+                lane,
+                intake,
+                permit,
+                inside,
+                session,
+            })),
+            Ok((Introduction::Hello(hello), inside)) => Some(Welcome::Greeted(Greeted {
                 conn: self.conn,
                 from,
                 lane,
@@ -118,7 +138,7 @@ impl Visit {
                 intake,
                 permit,
                 inside,
-            }),
+            })),
             Err(error) => {
                 self.house.log(from, &error);
                 part(lane, &error, limits.farewell).await;

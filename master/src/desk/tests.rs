@@ -1,5 +1,7 @@
 //! Which of a deadline and a message that has arrived goes first.
 
+mod sessions;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +36,7 @@ impl Office {
             ..MasterConfig::default()
         };
         let (events, queue) = mpsc::channel(64);
-        let mut desk = Desk::new(config, queue, None);
+        let mut desk = Desk::new(config, Duration::ZERO, queue, None);
         let (registered, mut identity) = oneshot::channel();
         let from = SocketAddr::from(([127, 0, 0, 1], 1));
         let turn = Gate::new(&Limits::default()).arrive(from.ip());
@@ -80,6 +82,7 @@ impl Office {
 fn heartbeat_of(peer: PeerId) -> Event {
     Event::Message {
         peer,
+        conn: ConnId(1),
         message: ToMaster::Heartbeat { moved: false },
         share: None,
     }

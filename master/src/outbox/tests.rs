@@ -1,7 +1,9 @@
 //! What waits to be sent to one peer, and in which order it goes out.
 
+use std::task::{Context, Poll, Waker};
+
 use pccl_core::id::{ContentHash, EntryIndex, Revision, Round};
-use pccl_core::wire::CONTROL_FRAME_MAX;
+use pccl_core::wire::{CONTROL_FRAME_MAX, ControlReader};
 
 use super::*;
 
@@ -23,14 +25,18 @@ fn plan(entries: u32) -> ToPeer {
 /// Everything that waits, and how much of it was not encoded yet.
 fn drain(outbox: &Outbox) -> (Vec<u8>, usize) {
     let (mut bytes, mut encoded_here) = (Vec::new(), 0);
+    let by = outbox.first_attachment();
     loop {
-        match outbox.next(&mut Vec::new()) {
-            Next::Send(Part::Frames(frames)) => bytes.extend(frames),
-            Next::Send(Part::Long(message)) => {
-                encode_control(&message, &mut bytes).unwrap();
+        let mut frames = Vec::new();
+        let next = outbox.next(&by, &mut frames);
+        bytes.extend(frames);
+        match next {
+            Next::Send => {}
+            Next::SendLong(message) => {
+                encode_control(&*message, &mut bytes).unwrap();
                 encoded_here += 1;
             }
-            Next::Wait | Next::End => return (bytes, encoded_here),
+            Next::Wait | Next::End | Next::Replaced => return (bytes, encoded_here),
         }
     }
 }
@@ -57,7 +63,7 @@ fn a_plan_is_encoded_by_the_writer_and_keeps_its_place() {
         encode_control(message, &mut in_order).unwrap();
     }
     assert_eq!(drain(&outbox), (in_order, 3));
-    assert_eq!(outbox.lock().earlier_bytes, 0);
+    assert_eq!(outbox.lock().unsent_bytes(), 0);
 }
 
 #[test]
@@ -81,4 +87,135 @@ fn plans_that_pile_up_are_not_kept() {
     // What comes after the gap is of no use any more.
     assert_eq!(pushed, [ok, ok, ok, overflow, ok]);
     assert_eq!(drain(&outbox).1, 3);
+}
+
+/// The messages that go out next, without session frames.
+fn messages(outbox: &Outbox, by: &Attachment) -> Vec<ToPeer> {
+    let mut bytes = Vec::new();
+    loop {
+        let mut frames = Vec::new();
+        let next = outbox.next(by, &mut frames);
+        bytes.extend(frames);
+        match next {
+            Next::Send => {}
+            Next::SendLong(message) => encode_control(&*message, &mut bytes).unwrap(),
+            Next::Wait | Next::End | Next::Replaced => break,
+        }
+    }
+    let mut reader = ControlReader::with_cap(CONTROL_FRAME_MAX);
+    reader.feed(&bytes);
+    std::iter::from_fn(|| reader.next_message().unwrap()).collect()
+}
+
+fn said(round: u64) -> ToPeer {
+    ToPeer::SharedStateConcluded {
+        round: Round(round),
+        result: Ok(Revision(round)),
+    }
+}
+
+#[test]
+fn another_connection_gets_what_the_peer_lacks_and_the_one_before_nothing_more() {
+    let outbox = Outbox::new(1 << 20);
+    let first = outbox.first_attachment();
+    let all = [said(1), plan(3), said(2), said(3)];
+    all.iter().for_each(|message| outbox.push(message).unwrap());
+    assert_eq!(messages(&outbox, &first), all);
+
+    let second = outbox.attach(1).unwrap();
+    outbox.push(&said(4)).unwrap();
+
+    assert!(matches!(
+        outbox.next(&first, &mut Vec::new()),
+        Next::Replaced
+    ));
+    let rest = [&all[1..], &[said(4)]].concat();
+    assert_eq!(messages(&outbox, &second), rest);
+    assert_eq!(outbox.lock().unsent_bytes(), 0);
+}
+
+#[test]
+fn what_is_acknowledged_takes_no_memory_and_cannot_be_asked_for_again() {
+    let outbox = Outbox::new(1 << 20);
+    let first = outbox.first_attachment();
+    (1..4).for_each(|round| outbox.push(&said(round)).unwrap());
+    assert_eq!(messages(&outbox, &first).len(), 3);
+
+    outbox.acknowledge(3).unwrap();
+
+    assert_eq!(outbox.lock().kept_bytes, 0);
+    assert_eq!(outbox.attach(2).unwrap_err(), CannotResume::Forgotten);
+    assert_eq!(outbox.attach(4).unwrap_err(), CannotResume::NeverSent);
+    assert_eq!(messages(&outbox, &outbox.attach(3).unwrap()), []);
+}
+
+#[test]
+fn a_peer_cannot_acknowledge_what_it_was_not_sent() {
+    let outbox = Outbox::new(1 << 20);
+    outbox.push(&said(1)).unwrap();
+
+    assert_eq!(outbox.acknowledge(1), Err(CannotResume::NeverSent));
+}
+
+#[test]
+fn a_peer_that_acknowledges_nothing_costs_a_bounded_number_of_bytes() {
+    let outbox = Outbox::new(1000);
+    let first = outbox.first_attachment();
+
+    for round in 0..10_000 {
+        outbox.push(&said(round)).unwrap();
+        assert_eq!(messages(&outbox, &first), [said(round)]);
+    }
+
+    assert!(outbox.lock().kept_bytes <= 1000 + 100);
+    assert_eq!(outbox.attach(0).unwrap_err(), CannotResume::Forgotten);
+}
+
+#[test]
+fn the_token_goes_before_the_welcome_and_a_count_before_the_heartbeat() {
+    let outbox = Outbox::new(1000);
+    outbox.open(Ticket(7));
+    outbox.push(&said(1)).unwrap();
+    outbox.has_received(5);
+    outbox.push(&ToPeer::Heartbeat).unwrap();
+    let (bytes, _) = drain(&outbox);
+    let mut reader = ControlReader::with_cap(CONTROL_FRAME_MAX);
+    reader.feed(&bytes);
+
+    assert_eq!(reader.next_message(), Ok(Some(said(1))));
+    assert_eq!(reader.take_token(), Some(Ticket(7)));
+    assert_eq!(reader.next_message(), Ok(Some(ToPeer::Heartbeat)));
+    assert_eq!(reader.take_acknowledged(), Some(5));
+    assert_eq!(reader.received(), 2);
+}
+
+/// A lane that takes everything.
+struct Sink;
+
+impl LaneTx for Sink {
+    fn poll_send(
+        &mut self,
+        _: &mut Context<'_>,
+        bytes: &[&[u8]],
+    ) -> Poll<Result<usize, LaneError>> {
+        Poll::Ready(Ok(bytes.iter().map(|piece| piece.len()).sum()))
+    }
+
+    fn poll_close(&mut self, _: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_writer_that_waits_ends_when_another_one_takes_its_place() {
+    let outbox = Outbox::new(1000);
+    let by = outbox.first_attachment();
+    let mut sink = Sink;
+    let mut writing = Box::pin(outbox.write_to(&mut sink, &by, Duration::from_secs(1)));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(writing.as_mut().poll(&mut context).is_pending());
+
+    outbox.attach(0).unwrap();
+
+    assert_eq!(writing.await, Err(LaneError::Closed));
 }
