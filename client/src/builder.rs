@@ -24,7 +24,7 @@ use crate::busy_poll::BUSY_POLL;
 use crate::calls::{Backups, Calls, View};
 use crate::communicator::Communicator;
 use crate::destination::{Destination, Reached};
-use crate::engine::{Engine, EngineParts};
+use crate::engine::{Engine, EngineParts, Home};
 use crate::error::Error;
 use crate::link_scope::OnLink;
 use crate::reaching::Reaching;
@@ -378,6 +378,10 @@ impl Builder {
             transport: Arc::clone(&transport),
             listener,
             control: lane,
+            home: Home {
+                destination: self.destination.clone(),
+                answer: self.connect_timeout,
+            },
             commands: received,
             view: publish,
             seed,

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use pccl_core::id::Identity;
+use pccl_core::id::{Identity, PeerId, Ticket};
 use pccl_core::transport::{Endpoint, Lane, LaneError, Protocol, Security, Transport};
-use pccl_core::wire::{HandshakeError, Preamble, offer, offer_proven};
+use pccl_core::wire::{HandshakeError, Preamble, offer, offer_again, offer_proven};
 use pccl_trust::{ChannelBinding, JoinString, Proof, PublicKey, Via};
 
 use crate::address::MasterAddress;
@@ -124,6 +124,38 @@ impl Destination {
             Self::Unusable(_) => Err(LaneError::NameNotResolved.into()),
         }
     }
+
+    /// Opens another control lane for a session, and returns the number of messages that the master has received in it.
+    pub(crate) async fn reach_again(
+        &self,
+        transport: &dyn Transport,
+        attempt: usize,
+        session: (PeerId, Ticket),
+        received: u64,
+    ) -> Result<(Lane, u64), HandshakeError> {
+        let mut lane = match self {
+            Self::Plain(master) => {
+                let at = master.on_its_link().await?;
+                let to = match at {
+                    Some(at) => Endpoint::Address(at.into()),
+                    None => Endpoint::Name(master.as_str().to_owned()),
+                };
+                transport.open(&to, None).await?
+            }
+            Self::Invited(join) => {
+                let addresses = join.addresses();
+                let address = addresses
+                    .iter()
+                    .cycle()
+                    .nth(attempt % addresses.len().max(1));
+                let address = address.ok_or(LaneError::NameNotResolved)?;
+                open_proven(join, &address.to_string(), transport).await?
+            }
+            Self::Unusable(_) => return Err(LaneError::NameNotResolved.into()),
+        };
+        let count = offer_again(&mut lane, session, received).await?;
+        Ok((lane, count))
+    }
 }
 
 /// A connection to the master.
@@ -155,10 +187,8 @@ async fn enter(
     address: &str,
     transport: &dyn Transport,
 ) -> Result<Lane, HandshakeError> {
-    let master = Identity(join.master().into());
-    let to = Endpoint::Name(address.to_owned());
-    let mut lane = transport.open(&to, Some(master)).await?;
-    let Some(proven) = lane.proven.filter(|proven| proven.identity == master) else {
+    let mut lane = open_proven(join, address, transport).await?;
+    let Some(proven) = lane.proven else {
         return Err(LaneError::Untrusted.into());
     };
     let (binding, own) = (
@@ -168,6 +198,21 @@ async fn enter(
     let proof = Proof::new(join.secret(), &binding, &own).to_bytes();
     offer_proven(&mut lane, &Preamble::CONTROL, &proof).await?;
     Ok(lane)
+}
+
+/// Opens a lane that only the master's key could have opened.
+async fn open_proven(
+    join: &JoinString,
+    address: &str,
+    transport: &dyn Transport,
+) -> Result<Lane, HandshakeError> {
+    let master = Identity(join.master().into());
+    let to = Endpoint::Name(address.to_owned());
+    let lane = transport.open(&to, Some(master)).await?;
+    match lane.proven {
+        Some(proven) if proven.identity == master => Ok(lane),
+        Some(_) | None => Err(LaneError::Untrusted.into()),
+    }
 }
 
 /// The addresses. Never the secret.

@@ -3,6 +3,7 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::thread;
 
@@ -15,12 +16,22 @@ use support::{Run, admit, together};
 /// The preamble and the hello: the next thing that a newcomer says is that an edge is up.
 const UNTIL_THE_FIRST_REPORT: usize = 2;
 
-/// The connection to the master takes so many writes and ends with the next one.
+/// The connection to the master takes so many writes and ends with the next one. There is no second one.
 struct Cutting {
     writes: usize,
+    connections: AtomicUsize,
 }
 
 impl Interceptor for Cutting {
+    fn destination(&self, to: &Endpoint) -> Endpoint {
+        let is_master = matches!(to, Endpoint::Name(_));
+        if is_master && self.connections.fetch_add(1, Ordering::SeqCst) > 0 {
+            // Nothing listens there.
+            return Endpoint::Address(([127, 0, 0, 1], 1).into());
+        }
+        to.clone()
+    }
+
     fn opened(&self, lane: Lane, to: &Endpoint, _: Option<Identity>) -> Lane {
         // Peers know each other by addresses.
         if matches!(to, Endpoint::Address(_)) {
@@ -29,6 +40,7 @@ impl Interceptor for Cutting {
         let mut left = self.writes;
         let tx = on_send(lane.tx, move |tx, cx, parts| {
             if left == 0 {
+                let _ = tx.poll_close(cx);
                 return Poll::Ready(Err(LaneError::Reset));
             }
             let sent = tx.poll_send(cx, parts);
@@ -51,7 +63,12 @@ fn a_newcomer_that_is_lost_before_its_first_report_leaves_the_others_with_a_ring
     });
     for attempt in 0..20 {
         let writes = UNTIL_THE_FIRST_REPORT;
-        let cut = Intercepted::over(Arc::new(run.under().clone()), Cutting { writes });
+        let connections = AtomicUsize::new(0);
+        let cutting = Cutting {
+            writes,
+            connections,
+        };
+        let cut = Intercepted::over(Arc::new(run.under().clone()), cutting);
         let builder = run.builder().transport(cut);
         let lost = thread::spawn(move || builder.connect().map(drop));
         admit(&mut peers);

@@ -1,51 +1,127 @@
 //! The connection to the master: what is to be written, and what is told once it is written.
 
 use std::collections::VecDeque;
-
-use pccl_core::messages::ToMaster;
-use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx, close, recv_some};
-use pccl_core::wire::{CONTROL_FRAME_MAX, ControlReader, EncodeError, encode_control};
 use std::future::poll_fn;
+
+use pccl_core::id::{PeerId, Ticket};
+use pccl_core::messages::ToMaster;
+use pccl_core::session::{CannotResume, Unacknowledged};
+use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx, close, recv_some};
+use pccl_core::wire::{
+    CONTROL_FRAME_MAX, ControlReader, EncodeError, SessionFrame, encode_control,
+};
+
+use super::returning::{Returned, Returning, Shown};
 
 /// A written buffer keeps at most this much memory.
 const KEEP_BYTES: usize = 64 * 1024;
 
-/// The control lane.
+/// Bytes of messages that are kept until the master has received them. A master that acknowledges nothing for longer
+/// cannot be returned to.
+const UNACKNOWLEDGED_MAX: usize = 16 * 1024 * 1024;
+
+/// The session at the master, over one connection after the other.
 pub(super) struct Control {
-    pub(super) rx: Box<dyn LaneRx>,
+    pub(super) wire: Wire,
     pub(super) reader: ControlReader,
     pub(super) queue: SendQueue,
+    /// What this peer shows to go on over another connection; `None` until the master has said it.
+    token: Option<Ticket>,
+}
+
+/// What the session goes over.
+pub(super) enum Wire {
+    Up {
+        rx: Box<dyn LaneRx>,
+        tx: Box<dyn LaneTx>,
+    },
+    /// The connection has broken.
+    Down {
+        returning: Returning,
+        /// It is not closed before there is another one: the master would take that for the end of this peer.
+        _broken: (Box<dyn LaneRx>, Box<dyn LaneTx>),
+    },
+    /// There is none any more.
+    Ended,
 }
 
 impl Control {
     pub(super) fn new(lane: Lane) -> Self {
+        let Lane { rx, tx, .. } = lane;
         Self {
-            rx: lane.rx,
+            wire: Wire::Up { rx, tx },
             reader: ControlReader::with_cap(CONTROL_FRAME_MAX),
-            queue: SendQueue {
-                tx: lane.tx,
-                bytes: Vec::new(),
-                written: 0,
-                marks: VecDeque::new(),
-            },
+            queue: SendQueue::default(),
+            token: None,
         }
+    }
+
+    /// Takes what the master has said of the connection before its latest message.
+    pub(super) fn take_notes(&mut self) -> Result<(), CannotResume> {
+        self.token = self.reader.take_token().or(self.token);
+        match self.reader.take_acknowledged() {
+            Some(received) => self.queue.acknowledge(received),
+            None => Ok(()),
+        }
+    }
+
+    /// Appends a message; before a sign of life also the number of messages that have arrived.
+    pub(super) fn push(&mut self, message: &ToMaster) -> Result<(), EncodeError> {
+        if matches!(message, ToMaster::Heartbeat { .. }) {
+            self.queue.has_received(self.reader.received());
+        }
+        self.queue.push(message)
+    }
+
+    /// What to show the master, if the connection is up and has a session.
+    pub(super) fn shown_by(&self, peer: PeerId) -> Option<Shown> {
+        let is_up = matches!(self.wire, Wire::Up { .. });
+        let token = self.token.filter(|_| is_up)?;
+        Some(Shown {
+            peer,
+            token,
+            received: self.reader.received(),
+        })
+    }
+
+    /// The connection has broken; this leads to another one.
+    pub(super) fn go_back(&mut self, returning: Returning) {
+        if let Wire::Up { rx, tx } = std::mem::replace(&mut self.wire, Wire::Ended) {
+            let _broken = (rx, tx);
+            self.wire = Wire::Down { returning, _broken };
+        }
+    }
+
+    /// Goes on over another connection.
+    pub(super) fn resume(&mut self, returned: Returned) -> Result<(), CannotResume> {
+        self.queue.resume(returned.received)?;
+        self.reader = ControlReader::resumed(CONTROL_FRAME_MAX, self.reader.received());
+        let Lane { rx, tx, .. } = returned.lane;
+        self.wire = Wire::Up { rx, tx };
+        Ok(())
     }
 
     /// Writes what is left, ends the lane, and waits until the master has ended it too: what it has
     /// not read by then might be lost.
     pub(super) async fn say_goodbye(&mut self) -> Result<(), LaneError> {
-        self.queue.flush().await?;
-        close(self.queue.tx.as_mut()).await?;
+        let Wire::Up { rx, tx } = &mut self.wire else {
+            return Err(LaneError::Closed);
+        };
+        self.queue.flush(tx.as_mut()).await?;
+        close(tx.as_mut()).await?;
         let mut rest = [0; 1024];
-        while recv_some(self.rx.as_mut(), &mut rest).await? > 0 {}
+        while recv_some(rx.as_mut(), &mut rest).await? > 0 {}
         Ok(())
     }
 }
 
 /// Messages that are on their way to the master. What is pushed between two flushes leaves in one
 /// write.
+#[derive(Default)]
 pub(super) struct SendQueue {
-    tx: Box<dyn LaneTx>,
+    /// Frames, by the number of their message.
+    messages: Unacknowledged<Box<[u8]>>,
+    kept_bytes: usize,
     bytes: Vec<u8>,
     written: usize,
     /// Events that are told when the bytes up to there are written.
@@ -62,24 +138,57 @@ struct Mark {
 
 impl SendQueue {
     pub(super) fn push(&mut self, message: &ToMaster) -> Result<(), EncodeError> {
+        let before = self.bytes.len();
         encode_control(message, &mut self.bytes)?;
+        let frame: Box<[u8]> = self.bytes.get(before..).unwrap_or_default().into();
+        self.kept_bytes += frame.len();
+        self.messages.push(frame);
+        while self.kept_bytes > UNACKNOWLEDGED_MAX {
+            let Some(forgotten) = self.messages.give_up_oldest() else {
+                break;
+            };
+            self.kept_bytes -= forgotten.len();
+        }
         if let Some(mark) = Mark::of(message) {
             self.marks.push_back((self.bytes.len(), mark));
         }
         Ok(())
     }
 
+    fn has_received(&mut self, messages: u64) {
+        SessionFrame::Received { messages }.encode(&mut self.bytes);
+    }
+
+    fn acknowledge(&mut self, received: u64) -> Result<(), CannotResume> {
+        let mut bytes = 0;
+        self.messages
+            .acknowledge(received, |frame| bytes += frame.len())?;
+        self.kept_bytes -= bytes;
+        Ok(())
+    }
+
+    /// Everything that the master has not received is to be written, to another connection.
+    fn resume(&mut self, received: u64) -> Result<(), CannotResume> {
+        let lacking = self.messages.after(received)?;
+        (self.written, self.bytes) = (0, Vec::new());
+        self.marks.clear();
+        for frame in lacking {
+            self.bytes.extend_from_slice(frame);
+        }
+        self.acknowledge(received)
+    }
+
     /// Writes everything; returns only where that fails. Cancel-safe: what was written is remembered.
-    pub(super) async fn flush_for_ever(&mut self) -> LaneError {
-        match self.flush().await {
+    pub(super) async fn flush_for_ever(&mut self, tx: &mut dyn LaneTx) -> LaneError {
+        match self.flush(tx).await {
             Ok(()) => std::future::pending().await,
             Err(error) => error,
         }
     }
 
-    async fn flush(&mut self) -> Result<(), LaneError> {
+    async fn flush(&mut self, tx: &mut dyn LaneTx) -> Result<(), LaneError> {
         while let Some(rest) = self.bytes.get(self.written..).filter(|r| !r.is_empty()) {
-            let sent = poll_fn(|cx| self.tx.poll_send(cx, &[rest])).await?;
+            let sent = poll_fn(|cx| tx.poll_send(cx, &[rest])).await?;
             if sent == 0 {
                 return Err(LaneError::Closed);
             }

@@ -320,7 +320,7 @@ async fn serve(
     };
     drop(speaks);
     match preamble.purpose {
-        Purpose::Control => turn_away(&mut lane, NOT_THE_MASTER).await,
+        Purpose::Control | Purpose::Resume => turn_away(&mut lane, NOT_THE_MASTER).await,
         Purpose::LinkLane | Purpose::SharedState | Purpose::Probe => {
             answer((lane, from), preamble, knocks).await;
         }

@@ -13,7 +13,7 @@ use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::timers::{PAUSE, TimerQueue};
 use pccl_core::topology::{LaneOrder, LinkOrder, Topology};
 use pccl_core::transport::{Lane, LaneError, Listener, Transport};
-use pccl_core::wire::{ControlError, Purpose, recv_control};
+use pccl_core::wire::{ControlError, HandshakeError, Purpose, recv_control};
 use pccl_plane::{
     DataPlane, LanesInUse, LinkBroke, LinkInUse, OperationPort, PlaneConfig, Ranks, Sensor,
 };
@@ -21,9 +21,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::command::MoveOrder;
-use super::control::Control;
+use super::control::{Control, Wire};
 use super::door::{Door, Knock};
 use super::probe::{Measurement, Probing};
+use super::returning::{Home, Returned};
 use super::upkeep::Upkeep;
 use super::wiring::{Wired, Wiring};
 use crate::calls::View;
@@ -34,6 +35,7 @@ const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
 /// A connected peer's possessions.
 pub(super) struct Live {
     control: Control,
+    home: Home,
     timers: TimerQueue<PeerTimer, Instant>,
     pub(super) data: DataPlane,
     data_events: mpsc::UnboundedReceiver<LinkBroke>,
@@ -53,6 +55,7 @@ pub(super) struct Live {
 pub(super) enum Happened {
     Said(Result<ToPeer, ControlError>),
     NotWritten(LaneError),
+    Returned(Result<Returned, HandshakeError>),
     Data(LinkBroke),
     Knocked(Knock),
     Wired(Wired),
@@ -62,7 +65,7 @@ pub(super) enum Happened {
 
 impl Live {
     pub(super) fn new(
-        control: Lane,
+        (control, home): (Lane, Home),
         listener: Box<dyn Listener>,
         transport: Arc<dyn Transport>,
         view: watch::Sender<View>,
@@ -74,6 +77,7 @@ impl Live {
         let data = DataPlane::new(events, data);
         Self {
             control: Control::new(control),
+            home,
             timers: TimerQueue::new(),
             sensor: Sensor::new(data.progress().clone()),
             data,
@@ -99,16 +103,31 @@ impl Live {
         let deadline = deadlines.into_iter().flatten().min();
         let wiring = self.wiring.as_mut();
         let probing = self.probing.as_mut();
-        let control = &mut self.control;
+        let Control {
+            wire,
+            reader,
+            queue,
+            ..
+        } = &mut self.control;
+        let (said, unwritten, returning) = match wire {
+            Wire::Up { rx, tx } => (
+                Some(recv_control(rx.as_mut(), reader)),
+                Some(queue.flush_for_ever(tx.as_mut())),
+                None,
+            ),
+            Wire::Down { returning, .. } => (None, None, Some(returning)),
+            Wire::Ended => (None, None, None),
+        };
         tokio::select! {
             biased;
             Some(event) = self.data_events.recv() => Happened::Data(event),
-            said = recv_control(control.rx.as_mut(), &mut control.reader) => Happened::Said(said),
+            said = or_never(said) => Happened::Said(said),
+            returned = or_never(returning) => Happened::Returned(returned),
             Some(knock) = self.door.next_knock() => Happened::Knocked(knock),
             wired = next_or_never(wiring, Wiring::next) => Happened::Wired(wired),
             measured = next_or_never(probing, Probing::next) => Happened::Measured(measured),
             () = sleep_until_or_never(deadline) => Happened::TimeIsUp,
-            error = control.queue.flush_for_ever() => Happened::NotWritten(error),
+            error = or_never(unwritten) => Happened::NotWritten(error),
         }
     }
 
@@ -116,10 +135,12 @@ impl Live {
     pub(super) fn note(&mut self, happened: Happened) -> Vec<PeerInput> {
         self.forgive(Instant::now());
         let input = match happened {
-            Happened::Said(said) => self.heard(said),
+            Happened::Said(said) => return self.heard(said).into_iter().collect(),
             Happened::NotWritten(error) => {
-                tracing::debug!(%error, "the connection to the master ended");
-                PeerInput::MasterDisconnected
+                return self.disconnected(error.into()).into_iter().collect();
+            }
+            Happened::Returned(returned) => {
+                return self.returned(returned).into_iter().collect();
             }
             Happened::Data(event) => broke(event),
             Happened::Knocked(knock) => {
@@ -144,23 +165,50 @@ impl Live {
         vec![input]
     }
 
-    fn heard(&mut self, said: Result<ToPeer, ControlError>) -> PeerInput {
+    fn heard(&mut self, said: Result<ToPeer, ControlError>) -> Option<PeerInput> {
         match said {
             Ok(message) => {
+                if let Err(error) = self.control.take_notes() {
+                    tracing::debug!(%error, "the master acknowledges what was not sent");
+                    return Some(PeerInput::MasterMisbehaved);
+                }
                 tell(&message);
-                PeerInput::Message(message)
+                Some(PeerInput::Message(message))
             }
             Err(ControlError::Decode(error)) => {
                 tracing::debug!(%error, "the master sent no message");
-                PeerInput::MasterMisbehaved
+                Some(PeerInput::MasterMisbehaved)
             }
             Err(
                 error @ (ControlError::Ended | ControlError::Lane(_) | ControlError::Encode(_)),
-            ) => {
-                tracing::debug!(%error, "the connection to the master ended");
-                PeerInput::MasterDisconnected
-            }
+            ) => self.disconnected(error),
         }
+    }
+
+    /// Tries to go on over another connection, if there is a session.
+    fn disconnected(&mut self, error: ControlError) -> Option<PeerInput> {
+        tracing::debug!(%error, "the connection to the master ended");
+        let Some(shown) = self.control.shown_by(self.me) else {
+            return Some(PeerInput::MasterDisconnected);
+        };
+        let returning = self.home.return_to(&self.transport, shown, self.seed);
+        self.control.go_back(returning);
+        None
+    }
+
+    fn returned(&mut self, returned: Result<Returned, HandshakeError>) -> Option<PeerInput> {
+        let lost = match returned {
+            Ok(returned) => match self.control.resume(returned) {
+                Ok(()) => {
+                    tracing::info!("the connection to the master had ended, and is up again");
+                    return None;
+                }
+                Err(error) => error.to_string(),
+            },
+            Err(error) => error.to_string(),
+        };
+        tracing::debug!("the session at the master is over: {lost}");
+        Some(PeerInput::MasterDisconnected)
     }
 
     /// Time in which this peer stood still is nobody's fault: what the others sent meanwhile is read
@@ -237,7 +285,7 @@ impl Live {
 
     /// Sends a message to the master, as soon as its connection takes it.
     pub(super) fn send(&mut self, message: &ToMaster) -> Option<PeerInput> {
-        let encoded = self.control.queue.push(message);
+        let encoded = self.control.push(message);
         encoded.err().map(|error| {
             // Limits on what the user hands in keep every message short enough; a connection that
             // misses one is of no more use.
@@ -372,6 +420,13 @@ fn broke(broke: LinkBroke) -> PeerInput {
 async fn sleep_until_or_never(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn or_never<F: Future>(future: Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
         None => std::future::pending().await,
     }
 }

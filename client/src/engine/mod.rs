@@ -13,7 +13,8 @@
 //! | `callers` | who waits for an answer |
 //! | `questions` | who is awaited: asking the master, and warning of calls that wait for long |
 //! | `live` | everything that a peer has while it is connected, and carrying out orders |
-//! | `control` | the connection to the master |
+//! | `control` | the session at the master, over one connection after the other |
+//! | `returning` | another connection, after one has broken |
 //! | `door` | lanes that others open |
 //! | `crowd` | who has to go where too many knock |
 //! | `dial` | lanes that this peer opens |
@@ -33,6 +34,7 @@ mod door;
 mod live;
 mod probe;
 mod questions;
+mod returning;
 mod upkeep;
 mod wiring;
 
@@ -56,6 +58,7 @@ use upkeep::Upkeep;
 
 pub(crate) use command::{Caller, CollectiveNotice, Command, MoveOrder, SyncNotice};
 pub(crate) use dial::dial;
+pub(crate) use returning::Home;
 
 /// What an engine is made of.
 pub(crate) struct EngineParts {
@@ -63,6 +66,8 @@ pub(crate) struct EngineParts {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) listener: Box<dyn Listener>,
     pub(crate) control: Lane,
+    /// Where the control lane leads.
+    pub(crate) home: Home,
     pub(crate) commands: mpsc::UnboundedReceiver<Command>,
     pub(crate) view: watch::Sender<View>,
     pub(crate) seed: u64,
@@ -96,7 +101,7 @@ impl Engine {
             callers: Callers::new(parts.warn_after),
             questions: Questions::default(),
             live: Some(Live::new(
-                parts.control,
+                (parts.control, parts.home),
                 parts.listener,
                 parts.transport,
                 parts.view,

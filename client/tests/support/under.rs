@@ -9,7 +9,7 @@ use pccl::{LaneError, Tcp};
 use pccl_core::id::Identity;
 use pccl_core::transport::{BoxFuture, Endpoint, Lane, Listener, Protocol, Security, Transport};
 use pccl_master::{
-    JoinString, KeyPair, MasterServer, RunningMaster, Security as Encryption, Trust, Via,
+    JoinString, KeyPair, Limits, MasterServer, RunningMaster, Security as Encryption, Trust, Via,
 };
 
 /// Makes tests of stories: each over TLS, and over QUIC where that is built in.
@@ -121,6 +121,20 @@ pub(crate) fn spawn_master() -> RunningMaster {
         Ok(name) => name.parse::<Via>().expect("PCCL_TEST_TRANSPORT"),
     };
     spawn_invited(Trust::ephemeral().unwrap().over(via))
+}
+
+/// The same with other limits.
+pub(crate) fn spawn_master_with(limits: Limits) -> RunningMaster {
+    let master = MasterServer::builder().limits(limits);
+    let master = match std::env::var("PCCL_TEST_TRANSPORT").as_deref() {
+        Err(_) => master,
+        Ok(name) => {
+            let via = name.parse::<Via>().expect("PCCL_TEST_TRANSPORT");
+            let trust = Trust::ephemeral().unwrap().over(via);
+            master.security(Encryption::Proven(trust))
+        }
+    };
+    master.spawn("127.0.0.1:0").unwrap()
 }
 
 /// A master that encrypts, and lets in who is invited.

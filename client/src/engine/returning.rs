@@ -1,0 +1,98 @@
+//! Going on with the session at the master after its connection has broken.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pccl_core::id::{PeerId, Ticket};
+use pccl_core::transport::{Lane, LaneError, Transport};
+use pccl_core::wire::HandshakeError;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tokio::time::sleep;
+
+use crate::backoff::Backoff;
+use crate::destination::Destination;
+use crate::patience;
+
+/// Where the master is, and how to get there again.
+#[derive(Clone)]
+pub(crate) struct Home {
+    pub(crate) destination: Destination,
+    /// How long one attempt may take.
+    pub(crate) answer: Duration,
+}
+
+/// The way back to the master.
+pub(super) type Returning = Pin<Box<dyn Future<Output = Result<Returned, HandshakeError>> + Send>>;
+
+/// Another connection of the session.
+#[derive(Debug)]
+pub(super) struct Returned {
+    pub(super) lane: Lane,
+    /// Number of messages that the master has received.
+    pub(super) received: u64,
+}
+
+/// A session, as this peer shows it to the master.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown {
+    pub(super) peer: PeerId,
+    pub(super) token: Ticket,
+    /// Number of messages that this peer has received.
+    pub(super) received: u64,
+}
+
+impl Home {
+    /// Dials until the master answers, or there is none any more. It is the peer machine that loses patience: when the
+    /// master has been silent for too long.
+    pub(super) fn return_to(
+        &self,
+        transport: &Arc<dyn Transport>,
+        shown: Shown,
+        seed: u64,
+    ) -> Returning {
+        let (home, transport) = (self.clone(), Arc::clone(transport));
+        Box::pin(async move {
+            let mut random = StdRng::seed_from_u64(seed);
+            let mut backoff = Backoff::new();
+            for attempt in 0.. {
+                let session = (shown.peer, shown.token);
+                let again =
+                    home.destination
+                        .reach_again(&*transport, attempt, session, shown.received);
+                let reason = match patience::within(home.answer, again).await {
+                    Some(Ok((lane, received))) => return Ok(Returned { lane, received }),
+                    Some(Err(reason)) => reason,
+                    None => LaneError::TimedOut.into(),
+                };
+                if !may_pass(&reason) {
+                    return Err(reason);
+                }
+                tracing::debug!("the master cannot be reached again yet: {reason}");
+                sleep(backoff.uneven_pause(&mut random)).await;
+            }
+            // The attempts are not counted to the end in any lifetime.
+            Err(LaneError::Failed.into())
+        })
+    }
+}
+
+/// Whether the master may still be there. It is not if nothing listens at its address.
+fn may_pass(reason: &HandshakeError) -> bool {
+    match reason {
+        HandshakeError::NotYet(_) => true,
+        HandshakeError::Preamble(_) | HandshakeError::Reply(_) | HandshakeError::Refused(_) => {
+            false
+        }
+        HandshakeError::Lane(error) => matches!(
+            error,
+            LaneError::TimedOut
+                | LaneError::Unreachable
+                | LaneError::Reset
+                | LaneError::Closed
+                | LaneError::NameNotResolved
+        ),
+    }
+}
