@@ -38,7 +38,7 @@ pub(super) struct Counts {
 /// A handle that runs.
 pub(super) struct Started {
     work: Work,
-    handle: AllReduceHandle<f32>,
+    handle: AllReduceHandle<Vec<f32>>,
 }
 
 /// Makes all calls at once, and waits for their ends. The reduces come in the order of their tags.
