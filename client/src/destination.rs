@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use pccl_core::id::{Identity, PeerId, Ticket};
+use pccl_core::id::Identity;
 use pccl_core::transport::{Endpoint, Lane, LaneError, Protocol, Security, Transport};
-use pccl_core::wire::{HandshakeError, Preamble, offer, offer_again, offer_proven};
+use pccl_core::wire::{HandshakeError, PROOF_BYTES, Preamble, offer, offer_again, offer_proven};
 use pccl_trust::{ChannelBinding, JoinString, Proof, PublicKey, Via};
 
 use crate::address::MasterAddress;
+use crate::engine::Shown;
 use crate::error::Error;
 
 /// The environment variable that holds a join string, or `host:port`.
@@ -126,35 +127,49 @@ impl Destination {
     }
 
     /// Opens another control lane for a session, and returns the number of messages that the master has received in it.
+    /// Like [`reach`](Self::reach) it begins with another address each time. An error that may pass comes before one that
+    /// stays.
     pub(crate) async fn reach_again(
         &self,
         transport: &dyn Transport,
-        attempt: usize,
-        session: (PeerId, Ticket),
-        received: u64,
+        shown: Shown,
+        may_pass: impl Fn(&HandshakeError) -> bool,
     ) -> Result<(Lane, u64), HandshakeError> {
-        let mut lane = match self {
+        let first = usize::try_from(shown.attempt).unwrap_or(0);
+        match self {
             Self::Plain(master) => {
                 let at = master.on_its_link().await?;
                 let to = match at {
                     Some(at) => Endpoint::Address(at.into()),
                     None => Endpoint::Name(master.as_str().to_owned()),
                 };
-                transport.open(&to, None).await?
+                let lane = transport.open(&to, None).await?;
+                resume(lane, shown, None).await
             }
             Self::Invited(join) => {
-                let addresses = join.addresses();
-                let address = addresses
-                    .iter()
-                    .cycle()
-                    .nth(attempt % addresses.len().max(1));
-                let address = address.ok_or(LaneError::NameNotResolved)?;
-                open_proven(join, &address.to_string(), transport).await?
+                // Which stays.
+                let mut failed = Err(LaneError::Refused.into());
+                let all = join.addresses();
+                let in_turn = all.iter().cycle().skip(first % all.len().max(1));
+                for address in in_turn.take(all.len()) {
+                    let reason =
+                        match enter_again(join, &address.to_string(), transport, shown).await {
+                            Ok(reached) => return Ok(reached),
+                            Err(reason) => reason,
+                        };
+                    // Whoever has answered is the master.
+                    let is_last = !matches!(reason, HandshakeError::Lane(_));
+                    if is_last || !failed.as_ref().is_err_and(&may_pass) {
+                        failed = Err(reason);
+                    }
+                    if is_last {
+                        break;
+                    }
+                }
+                failed
             }
-            Self::Unusable(_) => return Err(LaneError::NameNotResolved.into()),
-        };
-        let count = offer_again(&mut lane, session, received).await?;
-        Ok((lane, count))
+            Self::Unusable(_) => Err(LaneError::NameNotResolved.into()),
+        }
     }
 }
 
@@ -188,16 +203,40 @@ async fn enter(
     transport: &dyn Transport,
 ) -> Result<Lane, HandshakeError> {
     let mut lane = open_proven(join, address, transport).await?;
-    let Some(proven) = lane.proven else {
-        return Err(LaneError::Untrusted.into());
-    };
-    let (binding, own) = (
-        ChannelBinding::from(proven.binding),
-        PublicKey::from(proven.own.0),
-    );
-    let proof = Proof::new(join.secret(), &binding, &own).to_bytes();
+    let proof = proof(join, &lane)?;
     offer_proven(&mut lane, &Preamble::CONTROL, &proof).await?;
     Ok(lane)
+}
+
+/// The same for a session.
+async fn enter_again(
+    join: &JoinString,
+    address: &str,
+    transport: &dyn Transport,
+    shown: Shown,
+) -> Result<(Lane, u64), HandshakeError> {
+    let lane = open_proven(join, address, transport).await?;
+    let proof = proof(join, &lane)?;
+    resume(lane, shown, Some(&proof)).await
+}
+
+async fn resume(
+    mut lane: Lane,
+    shown: Shown,
+    proof: Option<&[u8; PROOF_BYTES]>,
+) -> Result<(Lane, u64), HandshakeError> {
+    let session = (shown.peer, shown.token);
+    let numbers = (shown.received, shown.attempt);
+    let count = offer_again(&mut lane, session, numbers, proof).await?;
+    Ok((lane, count))
+}
+
+/// That this peer has the secret of the join string, on this lane.
+fn proof(join: &JoinString, lane: &Lane) -> Result<[u8; PROOF_BYTES], LaneError> {
+    let proven = lane.proven.ok_or(LaneError::Untrusted)?;
+    let binding = ChannelBinding::from(proven.binding);
+    let own = PublicKey::from(proven.own.0);
+    Ok(Proof::new(join.secret(), &binding, &own).to_bytes())
 }
 
 /// Opens a lane that only the master's key could have opened.

@@ -12,7 +12,8 @@
 //! ```text
 //! peer                                   master
 //!  │ Preamble { Resume, peer, token }      │
-//!  │ number of messages received  ────────▶│  checks the token
+//!  │ proof, if the lane is encrypted       │
+//!  │ number of messages received, attempt ▶│  checks proof, token and attempt
 //!  │◀──── Reply, number of messages received
 //!  │ what the master lacks  ──────────────▶│
 //!  │◀────────────────  what the peer lacks │

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pccl_core::id::{ConnId, Identity, PeerId, Ticket};
 use pccl_core::messages::{Hello, ToMaster};
-use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx, send_all};
+use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
 use pccl_core::wire::{ControlError, DecodeError, Reply};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -44,6 +44,8 @@ pub(crate) enum Event {
         peer: PeerId,
         conn: ConnId,
         error: ControlError,
+        /// Whether the peer may come back over another connection.
+        may_return: bool,
     },
     /// A peer came back over another connection.
     Return(Returning),
@@ -76,6 +78,8 @@ pub(crate) struct Returning {
     pub(crate) token: Ticket,
     /// Number of messages that the peer has received.
     pub(crate) received: u64,
+    /// Grows with each connection that the peer opens for the session.
+    pub(crate) attempt: u64,
     /// The identity that its transport has proved.
     pub(crate) identity: Option<Identity>,
     /// The time of the last arrival from it.
@@ -126,6 +130,8 @@ pub(crate) struct Session {
     pub(crate) token: Ticket,
     /// Number of messages that the peer has received.
     pub(crate) received: u64,
+    /// Grows with each connection that the peer opens for the session.
+    pub(crate) attempt: u64,
 }
 
 /// Serves the connection to its end.
@@ -163,7 +169,7 @@ pub(crate) async fn attend(greeted: Greeted, limits: &Limits, desk: mpsc::Sender
     serve(
         reading,
         (&mut tx, &mut rx),
-        (&outbox, &by),
+        (&*outbox, &by, &[]),
         inside,
         greeted.from,
         limits,
@@ -180,6 +186,7 @@ pub(crate) async fn attend_again(returned: Returned, limits: &Limits, desk: mpsc
         peer,
         token,
         received,
+        attempt,
     } = returned.session;
     let pulse = Arc::clone(returned.permit.pulse());
     let granted = Arc::new(Granted::new(returned.permit));
@@ -190,6 +197,7 @@ pub(crate) async fn attend_again(returned: Returned, limits: &Limits, desk: mpsc
         peer,
         token,
         received,
+        attempt,
         identity: lane.identity(),
         pulse: Arc::clone(&pulse),
         granted: Arc::clone(&granted),
@@ -204,7 +212,7 @@ pub(crate) async fn attend_again(returned: Returned, limits: &Limits, desk: mpsc
         return say_and_close(lane, &words.encode(), limits.farewell).await;
     };
     let Lane { mut tx, mut rx, .. } = lane;
-    let mut reading = Reading {
+    let reading = Reading {
         registration: None,
         peer: Some(peer),
         conn,
@@ -213,14 +221,13 @@ pub(crate) async fn attend_again(returned: Returned, limits: &Limits, desk: mpsc
         granted,
         desk,
     };
-    let accepted = Reply::Accepted.encode();
-    if let Err(error) = send_all(tx.as_mut(), &accepted, &heard.to_le_bytes()).await {
-        return reading.gone(error.into()).await;
-    }
+    let mut first = Reply::Accepted.encode();
+    first.extend_from_slice(&heard.to_le_bytes());
+    let session = (&*outbox, &by, &first[..]);
     serve(
         reading,
         (&mut tx, &mut rx),
-        (&outbox, &by),
+        session,
         returned.inside,
         from,
         limits,
@@ -232,12 +239,12 @@ pub(crate) async fn attend_again(returned: Returned, limits: &Limits, desk: mpsc
 async fn serve(
     mut reading: Reading,
     (tx, rx): (&mut Box<dyn LaneTx>, &mut Box<dyn LaneRx>),
-    (outbox, by): (&Outbox, &Attachment),
+    (outbox, by, first): (&Outbox, &Attachment, &[u8]),
     inside: Option<Inside>,
     from: SocketAddr,
     limits: &Limits,
 ) {
-    let mut writing = std::pin::pin!(outbox.write_to(tx.as_mut(), by, limits.farewell));
+    let mut writing = std::pin::pin!(outbox.write_to(tx.as_mut(), by, first, limits.farewell));
     let written = tokio::select! {
         biased;
         () = expelled(inside.as_ref()) => {
@@ -303,7 +310,14 @@ impl Reading {
                     return self.tell(Event::Malformed { peer, conn, error }).await;
                 }
                 Err(error @ (ControlError::Ended | ControlError::Lane(_))) => {
-                    return self.tell(Event::Gone { peer, conn, error }).await;
+                    let may_return = !self.intake.was_slow();
+                    let gone = Event::Gone {
+                        peer,
+                        conn,
+                        error,
+                        may_return,
+                    };
+                    return self.tell(gone).await;
                 }
             };
             let received = self.intake.take_acknowledged();
@@ -328,7 +342,13 @@ impl Reading {
     async fn gone(&mut self, error: ControlError) {
         if let Some(peer) = self.identify().await {
             let conn = self.conn;
-            self.tell(Event::Gone { peer, conn, error }).await;
+            let gone = Event::Gone {
+                peer,
+                conn,
+                error,
+                may_return: true,
+            };
+            self.tell(gone).await;
         }
     }
 

@@ -69,6 +69,10 @@ struct Connected {
     identity: Option<Identity>,
     /// Number of its messages that the machine has processed.
     heard: u64,
+    /// Whether one of them came over the present connection.
+    has_spoken: bool,
+    /// The number of the latest connection that it has opened to resume its session.
+    attempt: u64,
     is_admitted: bool,
     outbox: Arc<Outbox>,
     pulse: Arc<Pulse>,
@@ -243,6 +247,7 @@ impl Desk {
             } => {
                 if let Some(connected) = self.present(peer, conn) {
                     connected.heard += 1;
+                    connected.has_spoken = true;
                     self.handle(MasterInput::Message { peer, message });
                 }
                 drop(share);
@@ -253,9 +258,14 @@ impl Desk {
                     self.handle(MasterInput::Misbehaved { peer, misdeed });
                 }
             }
-            Event::Gone { peer, conn, error } => {
+            Event::Gone {
+                peer,
+                conn,
+                error,
+                may_return,
+            } => {
                 if self.present(peer, conn).is_some() {
-                    self.ended(peer, &error);
+                    self.ended(peer, &error, may_return);
                 }
             }
             Event::Return(returning) => self.resume(returning),
@@ -330,6 +340,8 @@ impl Desk {
                 identity,
                 // Its hello.
                 heard: 1,
+                has_spoken: true,
+                attempt: 0,
                 is_admitted: false,
                 outbox,
                 pulse,

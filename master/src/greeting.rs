@@ -168,6 +168,7 @@ async fn introduction(
             peer: preamble.from,
             token: preamble.ticket,
             received: recv_count(lane).await?,
+            attempt: recv_count(lane).await?,
         };
         return Ok((Some(session), inside));
     }

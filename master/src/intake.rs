@@ -107,6 +107,8 @@ pub(crate) struct Intake {
     frames: Frames,
     long: Option<Long>,
     budget: Budget,
+    /// Whether a long message came too slowly.
+    was_slow: bool,
 }
 
 impl Intake {
@@ -116,6 +118,7 @@ impl Intake {
             frames: Frames::default(),
             long: None,
             budget: budget.clone(),
+            was_slow: false,
         }
     }
 
@@ -152,6 +155,11 @@ impl Intake {
         self.reader.take_acknowledged()
     }
 
+    /// Whether the connection ended because a long message came too slowly. Over another one it would do so again.
+    pub(crate) const fn was_slow(&self) -> bool {
+        self.was_slow
+    }
+
     async fn begin_long(&self, pulse: &Pulse) -> Result<Long, LaneError> {
         let _excused = pulse.excuse();
         let share = self.budget.share(self.frames.under_way()).await;
@@ -169,7 +177,10 @@ impl Intake {
             None => reading.await?,
             Some(long) => match long.pace.wait(reading).await {
                 Some(received) => received?,
-                None => return Err(LaneError::TimedOut.into()),
+                None => {
+                    self.was_slow = true;
+                    return Err(LaneError::TimedOut.into());
+                }
             },
         };
         if received == 0 && self.reader.is_empty() {

@@ -50,8 +50,10 @@ struct Waiting {
     waiting_bytes: usize,
     /// Bytes that it has taken and not sent yet.
     in_flight: usize,
-    /// Session frames, which go out before the next message.
-    session: Vec<u8>,
+    /// The token of the session, which goes out before the welcome.
+    token: Option<Ticket>,
+    /// The number of the peer's messages that have arrived, which goes out before the next message.
+    received: Option<u64>,
     present: Attachment,
     overflowed: bool,
     closing: bool,
@@ -66,10 +68,12 @@ pub(crate) struct Attachment {
 
 #[derive(Debug, Default)]
 struct Bells {
-    /// A message was appended, the end was announced, or there is another attachment.
+    /// A message was appended, or the end was announced.
     changed: Notify,
     /// The end was announced.
     closing: Notify,
+    /// There is another attachment.
+    replaced: Notify,
 }
 
 /// A message.
@@ -132,16 +136,12 @@ impl Outbox {
 
     /// Tells the peer the token of its session, before its welcome.
     pub(crate) fn open(&self, token: Ticket) {
-        let frame = SessionFrame::Opened { token };
-        frame.encode(&mut self.lock().session);
+        self.lock().token = Some(token);
     }
 
     /// Tells the peer how many of its messages have arrived, before the next message.
     pub(crate) fn has_received(&self, messages: u64) {
-        let mut waiting = self.lock();
-        if !waiting.closing {
-            SessionFrame::Received { messages }.encode(&mut waiting.session);
-        }
+        self.lock().received = Some(messages);
     }
 
     /// The peer has received this many messages.
@@ -167,20 +167,17 @@ impl Outbox {
     /// The session cannot be resumed. Nothing has changed.
     pub(crate) fn attach(&self, received: u64) -> Result<Attachment, CannotResume> {
         let mut waiting = self.lock();
+        if received > waiting.taken {
+            return Err(CannotResume::NeverSent);
+        }
         let unsent = waiting.messages.after(received)?;
         let unsent: usize = unsent.map(Stored::bytes).sum();
         waiting.acknowledge(received)?;
         waiting.taken = received;
         waiting.waiting_bytes = unsent;
         waiting.in_flight = 0;
-        waiting.session.clear();
-        let next = Attachment {
-            number: waiting.present.number + 1,
-            bells: Arc::default(),
-        };
-        let before = std::mem::replace(&mut waiting.present, next.clone());
-        before.bells.changed.notify_one();
-        Ok(next)
+        waiting.replace_writer();
+        Ok(waiting.present.clone())
     }
 
     /// No message will be appended. The connection ends after the messages that wait.
@@ -200,11 +197,7 @@ impl Outbox {
 
     /// The connection is gone, and the peer may come back: no connection may write until then.
     pub(crate) fn detach(&self) {
-        let mut waiting = self.lock();
-        let number = waiting.present.number + 1;
-        let bells = Arc::default();
-        let before = std::mem::replace(&mut waiting.present, Attachment { number, bells });
-        before.bells.changed.notify_one();
+        self.lock().replace_writer();
     }
 
     /// Wakes the writer.
@@ -217,7 +210,7 @@ impl Outbox {
         }
     }
 
-    /// Sends appended messages until the end is announced, then closes the direction. After the announcement, the rest
+    /// Sends `first`, then appended messages until the end is announced, then closes the direction. After the announcement, the rest
     /// may take `farewell`.
     ///
     /// # Errors
@@ -226,6 +219,7 @@ impl Outbox {
         &self,
         tx: &mut dyn LaneTx,
         by: &Attachment,
+        first: &[u8],
         farewell: Duration,
     ) -> Result<(), LaneError> {
         let overdue = async {
@@ -234,12 +228,21 @@ impl Outbox {
         };
         tokio::select! {
             biased;
-            outcome = self.write_all(tx, by) => outcome,
+            () = by.bells.replaced.notified() => Err(LaneError::Closed),
+            outcome = self.write_all(tx, by, first) => outcome,
             () = overdue => Err(LaneError::TimedOut),
         }
     }
 
-    async fn write_all(&self, tx: &mut dyn LaneTx, by: &Attachment) -> Result<(), LaneError> {
+    async fn write_all(
+        &self,
+        tx: &mut dyn LaneTx,
+        by: &Attachment,
+        first: &[u8],
+    ) -> Result<(), LaneError> {
+        if !first.is_empty() {
+            send_all(tx, first, &[]).await?;
+        }
         let mut frames = Vec::new();
         loop {
             let next = self.next(by, &mut frames);
@@ -272,7 +275,15 @@ impl Outbox {
             return Next::Replaced;
         }
         waiting.in_flight = 0;
-        frames.append(&mut waiting.session);
+        let token = waiting.token.take();
+        let received = waiting.received.take();
+        let notes = [
+            token.map(|token| SessionFrame::Opened { token }),
+            received.map(|messages| SessionFrame::Received { messages }),
+        ];
+        for note in notes.into_iter().flatten() {
+            note.encode(frames);
+        }
         while frames.len() < WRITE_BYTES {
             let Some(next) = waiting.messages.get(waiting.taken + 1).cloned() else {
                 break;
@@ -307,6 +318,15 @@ impl Waiting {
         self.waiting_bytes + self.in_flight
     }
 
+    /// Another writer begins, or none: the one before ends wherever it is.
+    fn replace_writer(&mut self) {
+        let number = self.present.number + 1;
+        let bells = Arc::default();
+        let before = std::mem::replace(&mut self.present, Attachment { number, bells });
+        before.bells.replaced.notify_one();
+        (self.token, self.received) = (None, None);
+    }
+
     fn acknowledge(&mut self, received: u64) -> Result<(), CannotResume> {
         let mut bytes = 0;
         let forget = |message: &Stored| bytes += message.bytes();
@@ -315,10 +335,10 @@ impl Waiting {
         Ok(())
     }
 
-    /// Messages that were sent and take more than this are forgotten: a peer that has not received them cannot resume its
+    /// If all messages take more than this, the oldest ones that were sent are forgotten: a peer that has not received them cannot resume its
     /// session.
     fn forget_beyond(&mut self, bytes_max: usize) {
-        while self.kept_bytes - self.waiting_bytes > bytes_max {
+        while self.kept_bytes > bytes_max && self.kept_bytes > self.waiting_bytes {
             match self.messages.give_up_oldest() {
                 Some(message) => self.kept_bytes -= message.bytes(),
                 None => return,

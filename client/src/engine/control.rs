@@ -27,6 +27,8 @@ pub(super) struct Control {
     pub(super) queue: SendQueue,
     /// What this peer shows to go on over another connection; `None` until the master has said it.
     token: Option<Ticket>,
+    /// The last attempt to go on over another connection.
+    attempt: u64,
 }
 
 /// What the session goes over.
@@ -53,6 +55,7 @@ impl Control {
             reader: ControlReader::with_cap(CONTROL_FRAME_MAX),
             queue: SendQueue::default(),
             token: None,
+            attempt: 0,
         }
     }
 
@@ -81,6 +84,7 @@ impl Control {
             peer,
             token,
             received: self.reader.received(),
+            attempt: self.attempt + 1,
         })
     }
 
@@ -94,6 +98,7 @@ impl Control {
 
     /// Goes on over another connection.
     pub(super) fn resume(&mut self, returned: Returned) -> Result<(), CannotResume> {
+        self.attempt = returned.attempt;
         self.queue.resume(returned.received)?;
         self.reader = ControlReader::resumed(CONTROL_FRAME_MAX, self.reader.received());
         let Lane { rx, tx, .. } = returned.lane;
@@ -104,6 +109,11 @@ impl Control {
     /// Writes what is left, ends the lane, and waits until the master has ended it too: what it has
     /// not read by then might be lost.
     pub(super) async fn say_goodbye(&mut self) -> Result<(), LaneError> {
+        if let Wire::Down { returning, .. } = &mut self.wire {
+            // Whoever leaves on purpose has to say so.
+            let returned = returning.await.map_err(|_| LaneError::Closed)?;
+            self.resume(returned).map_err(|_| LaneError::Closed)?;
+        }
         let Wire::Up { rx, tx } = &mut self.wire else {
             return Err(LaneError::Closed);
         };

@@ -58,7 +58,7 @@ use upkeep::Upkeep;
 
 pub(crate) use command::{Caller, CollectiveNotice, Command, MoveOrder, SyncNotice};
 pub(crate) use dial::dial;
-pub(crate) use returning::Home;
+pub(crate) use returning::{Home, Shown};
 
 /// What an engine is made of.
 pub(crate) struct EngineParts {

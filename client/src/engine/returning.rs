@@ -16,6 +16,9 @@ use crate::backoff::Backoff;
 use crate::destination::Destination;
 use crate::patience;
 
+/// How long one attempt takes at most: several have to fit into the time for which the master waits.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
 /// Where the master is, and how to get there again.
 #[derive(Clone)]
 pub(crate) struct Home {
@@ -33,15 +36,19 @@ pub(super) struct Returned {
     pub(super) lane: Lane,
     /// Number of messages that the master has received.
     pub(super) received: u64,
+    /// Which attempt this was.
+    pub(super) attempt: u64,
 }
 
 /// A session, as this peer shows it to the master.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shown {
-    pub(super) peer: PeerId,
-    pub(super) token: Ticket,
+pub(crate) struct Shown {
+    pub(crate) peer: PeerId,
+    pub(crate) token: Ticket,
     /// Number of messages that this peer has received.
-    pub(super) received: u64,
+    pub(crate) received: u64,
+    /// Grows with each attempt of the session, so that the master takes none that was overtaken.
+    pub(crate) attempt: u64,
 }
 
 impl Home {
@@ -57,13 +64,17 @@ impl Home {
         Box::pin(async move {
             let mut random = StdRng::seed_from_u64(seed);
             let mut backoff = Backoff::new();
-            for attempt in 0.. {
-                let session = (shown.peer, shown.token);
-                let again =
-                    home.destination
-                        .reach_again(&*transport, attempt, session, shown.received);
-                let reason = match patience::within(home.answer, again).await {
-                    Some(Ok((lane, received))) => return Ok(Returned { lane, received }),
+            for attempt in shown.attempt.. {
+                let shown = Shown { attempt, ..shown };
+                let again = home.destination.reach_again(&*transport, shown, may_pass);
+                let reason = match patience::within(home.answer.min(ANSWER_MAX), again).await {
+                    Some(Ok((lane, received))) => {
+                        return Ok(Returned {
+                            lane,
+                            received,
+                            attempt,
+                        });
+                    }
                     Some(Err(reason)) => reason,
                     None => LaneError::TimedOut.into(),
                 };
@@ -93,6 +104,10 @@ fn may_pass(reason: &HandshakeError) -> bool {
                 | LaneError::Reset
                 | LaneError::Closed
                 | LaneError::NameNotResolved
+                // While an interface of this machine changes, or too many files are open.
+                | LaneError::AddressNotAvailable
+                | LaneError::NoDescriptors
+                | LaneError::Os(_)
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! Control frames: a length, then a message in postcard. The control connection carries nothing else.
+//! Control frames: a length, then a message in postcard. Session frames come between them.
 
 use alloc::vec::Vec;
 

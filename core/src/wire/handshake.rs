@@ -44,6 +44,9 @@ pub async fn offer_proven(
 /// Resumes the session of a peer at the master, on another control lane: sends its token and the number of messages that
 /// the peer has received, and returns the number that the master has received. What either end lacks follows at once.
 ///
+/// `attempt` grows with each connection that the peer opens for the session: the master takes no connection that was
+/// overtaken. On a lane whose ends have proved their keys, `proof` is that of [`offer_proven`].
+///
 /// It has no time limit.
 ///
 /// # Errors
@@ -51,19 +54,19 @@ pub async fn offer_proven(
 pub async fn offer_again(
     lane: &mut Lane,
     (peer, token): (PeerId, Ticket),
-    received: u64,
+    (received, attempt): (u64, u64),
+    proof: Option<&[u8; PROOF_BYTES]>,
 ) -> Result<u64, HandshakeError> {
     let mut rest = Vec::new();
-    if lane.proven.is_some() {
-        // The token is proof enough, and the keys are those of before.
-        rest.extend_from_slice(&[0; PROOF_BYTES]);
+    rest.extend(proof.into_iter().flatten());
+    for number in [received, attempt] {
+        rest.extend_from_slice(&number.to_le_bytes());
     }
-    rest.extend_from_slice(&received.to_le_bytes());
     introduce(lane, &Preamble::resume(peer, token), &rest).await?;
     Ok(recv_count(lane).await?)
 }
 
-/// Waits for the number of messages that the other end of a session has received.
+/// Waits for a number of a session: of messages that the other end has received, or of attempts to resume it.
 ///
 /// # Errors
 /// The error of the lane. Drop it.

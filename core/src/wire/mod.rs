@@ -88,9 +88,9 @@
 //! # Sessions
 //!
 //! If a control connection breaks, the peer may open another one, for purpose 5, and go on where it was. Its preamble has
-//! its own number and, as the ticket, the token of its session. After the preamble and, on an encrypted lane, 32 zeros
-//! come 8 bytes: the number of messages that the peer has received in the session, with the welcome as the first. The
-//! master replies; if it accepts, 8 bytes with its own number follow, with the hello as the first. Then each end sends
+//! its own number and, as the ticket, the token of its session. After the preamble and, on an encrypted lane, the proof,
+//! come 8 bytes, the number of messages that the peer has received in the session, with the welcome as the first; and 8
+//! bytes, a number that grows with each connection that the peer opens for the session. The master replies; if it accepts, 8 bytes with its own number follow, with the hello as the first. Then each end sends
 //! the messages that the other one lacks, and goes on. See [`session`](crate::session).
 //!
 //! The body is the message's type in [postcard](https://postcard.jamesmunns.com/wire-format) form:

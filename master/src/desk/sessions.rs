@@ -21,8 +21,16 @@ impl Desk {
     }
 
     /// The connection of a peer has ended. If the peer may still be there, it has time to come back.
-    pub(super) fn ended(&mut self, peer: PeerId, error: &ControlError) {
-        match self.may_be_away(error) {
+    pub(super) fn ended(&mut self, peer: PeerId, error: &ControlError, may_return: bool) {
+        let connected = self.peers.get(&peer);
+        // A peer gives an attempt to come back up if it takes too long, and makes another one.
+        let has_spoken = connected.is_none_or(|connected| connected.has_spoken);
+        let is_expelled = *error == ControlError::Lane(LaneError::Untrusted);
+        let limit = match has_spoken || is_expelled {
+            true => self.may_be_away(error),
+            false => Some(self.away_max()),
+        };
+        match limit.filter(|_| may_return) {
             Some(limit) => self.wait_for(peer, limit),
             None => self.gone(peer),
         }
@@ -35,13 +43,18 @@ impl Desk {
             ControlError::Lane(LaneError::Untrusted) => None,
             // A network that carries nothing says nothing of the peer. Its silence does.
             ControlError::Lane(LaneError::TimedOut | LaneError::Unreachable) => {
-                Some(self.reconnect.max(self.silence).min(FOREVER))
+                Some(self.away_max())
             }
             ControlError::Lane(_)
             | ControlError::Ended
             | ControlError::Decode(_)
             | ControlError::Encode(_) => (!self.reconnect.is_zero()).then_some(self.reconnect),
         }
+    }
+
+    /// As long as it does not count as silent.
+    fn away_max(&self) -> Duration {
+        self.reconnect.max(self.silence).min(FOREVER)
     }
 
     fn wait_for(&mut self, peer: PeerId, limit: Duration) {
@@ -74,6 +87,10 @@ impl Desk {
             tracing::debug!("{from} wants to resume a session of {peer}, and there is no such one");
             return;
         };
+        if returning.attempt <= connected.attempt {
+            tracing::debug!("{peer} has given up this attempt to come back, and made another one");
+            return;
+        }
         let by = match connected.outbox.attach(returning.received) {
             Ok(by) => by,
             Err(error) => {
@@ -86,6 +103,8 @@ impl Desk {
             returning.granted.admit();
         }
         connected.conn = Some(returning.conn);
+        connected.attempt = returning.attempt;
+        connected.has_spoken = false;
         connected.pulse = returning.pulse;
         connected.granted = returning.granted;
         let resumed = Resumed {
@@ -97,7 +116,8 @@ impl Desk {
             tracing::info!("{peer} has come back from {from}");
             self.timers.disarm(Due::Absence(peer));
         } else {
-            self.wait_for(peer, self.reconnect.max(self.silence).min(FOREVER));
+            let limit = self.away_max();
+            self.wait_for(peer, limit);
         }
     }
 }

@@ -13,7 +13,12 @@ const PROCESS_DIED: ControlError = ControlError::Ended;
 impl Office {
     fn connection_ends(&mut self, conn: u64, error: ControlError) {
         let (peer, conn) = (self.peer, ConnId(conn));
-        self.desk.take(Event::Gone { peer, conn, error });
+        self.desk.take(Event::Gone {
+            peer,
+            conn,
+            error,
+            may_return: true,
+        });
     }
 
     fn heartbeat_over(&mut self, conn: u64) {
@@ -42,7 +47,13 @@ impl Office {
             from,
             peer: self.peer,
             token: self.token(),
-            received: 1,
+            // Nothing is written here.
+            received: 0,
+            attempt: self
+                .desk
+                .peers
+                .get(&self.peer)
+                .map_or(1, |peer| peer.attempt + 1),
             identity: None,
             pulse: Arc::clone(permit.pulse()),
             granted: Arc::new(Granted::new(permit)),
@@ -170,6 +181,50 @@ async fn a_peer_whose_invitation_was_revoked_does_not_come_back() {
     office.desk.reconnect = SILENCE;
 
     office.connection_ends(1, ControlError::Lane(LaneError::Untrusted));
+
+    assert!(!office.knows_the_peer());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_was_overtaken_disturbs_nothing() {
+    let mut office = Office::open(HEARTBEAT, SILENCE).await;
+    office.connection_ends(1, NETWORK_FAILED);
+    assert!(office.comes_back(|other| other.attempt = 2).await.is_some());
+
+    let late = |other: &mut Returning| (other.attempt, other.conn) = (1, ConnId(3));
+    assert!(office.comes_back(late).await.is_none());
+
+    office.heartbeat_over(2);
+    assert_eq!(office.heard(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_the_peer_gives_up_does_not_end_its_session() {
+    let mut office = Office::open(HEARTBEAT, SILENCE).await;
+    office.connection_ends(1, NETWORK_FAILED);
+    assert!(office.comes_back(|_| ()).await.is_some());
+
+    office.connection_ends(2, PROCESS_DIED);
+    assert!(office.knows_the_peer(), "its reply may have come too late");
+
+    let again = |other: &mut Returning| other.conn = ConnId(3);
+    assert!(office.comes_back(again).await.is_some());
+    office.heartbeat_over(3);
+    office.connection_ends(3, PROCESS_DIED);
+    assert!(!office.knows_the_peer());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_whose_long_message_came_too_slowly_does_not_come_back() {
+    let mut office = Office::open(HEARTBEAT, SILENCE).await;
+
+    let (peer, conn) = (office.peer, ConnId(1));
+    office.desk.take(Event::Gone {
+        peer,
+        conn,
+        error: NETWORK_FAILED,
+        may_return: false,
+    });
 
     assert!(!office.knows_the_peer());
 }
