@@ -96,6 +96,11 @@ impl Control {
         }
     }
 
+    /// There is no way back to the master.
+    pub(super) fn end(&mut self) {
+        self.wire = Wire::Ended;
+    }
+
     /// Goes on over another connection.
     pub(super) fn resume(&mut self, returned: Returned) -> Result<(), CannotResume> {
         self.attempt = returned.attempt;
@@ -248,5 +253,75 @@ impl Mark {
 
     fn tell(&self) {
         tracing::debug!(target: "pccl::event", kind = self.kind, tag = self.tag, seq = self.seq);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+    use std::task::{Context, Poll};
+
+    use pccl_core::wire::HandshakeError;
+
+    use super::*;
+
+    /// Half a lane that has broken.
+    struct Broken;
+
+    impl LaneTx for Broken {
+        fn poll_send(
+            &mut self,
+            _: &mut Context<'_>,
+            _: &[&[u8]],
+        ) -> Poll<Result<usize, LaneError>> {
+            Poll::Ready(Err(LaneError::Reset))
+        }
+
+        fn poll_close(&mut self, _: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
+            Poll::Ready(Err(LaneError::Reset))
+        }
+    }
+
+    impl LaneRx for Broken {
+        fn poll_recv(
+            &mut self,
+            _: &mut Context<'_>,
+            _: &mut [u8],
+        ) -> Poll<Result<usize, LaneError>> {
+            Poll::Ready(Err(LaneError::Reset))
+        }
+    }
+
+    fn lane() -> Lane {
+        Lane::new(Box::new(Broken), Box::new(Broken))
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_leaves_while_it_comes_back_waits_for_that() {
+        let mut control = Control::new(lane());
+        let returned = Returned {
+            lane: lane(),
+            received: 0,
+            attempt: 7,
+        };
+        control.go_back(Box::pin(ready(Ok(returned))));
+
+        assert_eq!(control.say_goodbye().await, Err(LaneError::Reset));
+
+        assert_eq!(control.attempt, 7, "it has come back");
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_has_found_no_way_back_does_not_look_for_one_when_it_leaves() {
+        let mut control = Control::new(lane());
+        let refused = HandshakeError::Refused(String::new());
+        control.go_back(Box::pin(ready(Err(refused))));
+        if let Wire::Down { returning, .. } = &mut control.wire {
+            assert!(returning.await.is_err());
+        }
+
+        control.end();
+
+        assert_eq!(control.say_goodbye().await, Err(LaneError::Closed));
     }
 }

@@ -207,6 +207,7 @@ impl Live {
             },
             Err(error) => error.to_string(),
         };
+        self.control.end();
         tracing::debug!("the session at the master is over: {lost}");
         Some(PeerInput::MasterDisconnected)
     }
