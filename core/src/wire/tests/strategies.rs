@@ -150,7 +150,6 @@ fn spec() -> impl Strategy<Value = CollectiveSpec> {
         &[
             ReduceOp::Sum,
             ReduceOp::Avg,
-            ReduceOp::WeightedAvg { own: 0, total: 0 },
             ReduceOp::WeightedAvg {
                 own: u32::MAX,
                 total: u64::MAX,
