@@ -84,11 +84,7 @@ impl Called {
                 Some(CollectiveNotice::Ended(Ok(committed))) => {
                     self.made.is_answered();
                     memory.keep();
-                    let report = self.report(committed, algorithm, stats);
-                    return Ok(CollectiveReport {
-                        total_weight,
-                        ..report
-                    });
+                    return Ok(self.report(committed, (algorithm, total_weight), stats));
                 }
                 Some(CollectiveNotice::Ended(Err(error))) => {
                     self.made.is_answered();
@@ -144,14 +140,14 @@ impl Called {
     fn report(
         &self,
         committed: Committed,
-        algorithm: Algorithm,
+        (algorithm, total_weight): (Algorithm, u64),
         stats: RunStats,
     ) -> CollectiveReport {
         CollectiveReport {
             world_size: committed.contributors.len(),
             contributors: committed.contributors,
             algorithm,
-            total_weight: 0,
+            total_weight,
             bytes_sent: stats.bytes_sent,
             bytes_received: stats.bytes_received,
             duration: self.since.elapsed(),

@@ -95,15 +95,9 @@ impl Destination {
     ) -> Result<Reached, HandshakeError> {
         match self {
             Self::Plain(master) => {
-                let at = master.on_its_link().await?;
-                let to = match at {
-                    Some(at) => Endpoint::Address(at.into()),
-                    None => Endpoint::Name(master.as_str().to_owned()),
-                };
-                let mut lane = transport.open(&to, None).await?;
-                offer(&mut lane, &Preamble::CONTROL).await?;
-                let link = at.map(|at| at.scope_id());
-                Ok(Reached { lane, link })
+                let mut reached = open_plain(master, transport).await?;
+                offer(&mut reached.lane, &Preamble::CONTROL).await?;
+                Ok(reached)
             }
             Self::Invited(join) => {
                 let mut reached = Err(LaneError::NameNotResolved.into());
@@ -138,12 +132,7 @@ impl Destination {
         let first = usize::try_from(shown.attempt).unwrap_or(0);
         match self {
             Self::Plain(master) => {
-                let at = master.on_its_link().await?;
-                let to = match at {
-                    Some(at) => Endpoint::Address(at.into()),
-                    None => Endpoint::Name(master.as_str().to_owned()),
-                };
-                let lane = transport.open(&to, None).await?;
+                let Reached { lane, .. } = open_plain(master, transport).await?;
                 resume(lane, shown, None).await
             }
             Self::Invited(join) => {
@@ -202,8 +191,7 @@ async fn enter(
     address: &str,
     transport: &dyn Transport,
 ) -> Result<Lane, HandshakeError> {
-    let mut lane = open_proven(join, address, transport).await?;
-    let proof = proof(join, &lane)?;
+    let (mut lane, proof) = open_proven(join, address, transport).await?;
     offer_proven(&mut lane, &Preamble::CONTROL, &proof).await?;
     Ok(lane)
 }
@@ -215,8 +203,7 @@ async fn enter_again(
     transport: &dyn Transport,
     shown: Shown,
 ) -> Result<(Lane, u64), HandshakeError> {
-    let lane = open_proven(join, address, transport).await?;
-    let proof = proof(join, &lane)?;
+    let (lane, proof) = open_proven(join, address, transport).await?;
     resume(lane, shown, Some(&proof)).await
 }
 
@@ -231,27 +218,40 @@ async fn resume(
     Ok((lane, count))
 }
 
-/// That this peer has the secret of the join string, on this lane.
-fn proof(join: &JoinString, lane: &Lane) -> Result<[u8; PROOF_BYTES], LaneError> {
-    let proven = lane.proven.ok_or(LaneError::Untrusted)?;
-    let binding = ChannelBinding::from(proven.binding);
-    let own = PublicKey::from(proven.own.0);
-    Ok(Proof::new(join.secret(), &binding, &own).to_bytes())
-}
-
-/// Opens a lane that only the master's key could have opened.
+/// Opens a lane that only the master's key could have opened, and proves on it that this peer has the secret of the join
+/// string.
 async fn open_proven(
     join: &JoinString,
     address: &str,
     transport: &dyn Transport,
-) -> Result<Lane, HandshakeError> {
+) -> Result<(Lane, [u8; PROOF_BYTES]), LaneError> {
     let master = Identity(join.master().into());
     let to = Endpoint::Name(address.to_owned());
     let lane = transport.open(&to, Some(master)).await?;
-    match lane.proven {
-        Some(proven) if proven.identity == master => Ok(lane),
-        Some(_) | None => Err(LaneError::Untrusted.into()),
-    }
+    let Some(proven) = lane.proven.filter(|proven| proven.identity == master) else {
+        return Err(LaneError::Untrusted);
+    };
+    let (binding, own) = (
+        ChannelBinding::from(proven.binding),
+        PublicKey::from(proven.own.0),
+    );
+    let proof = Proof::new(join.secret(), &binding, &own).to_bytes();
+    Ok((lane, proof))
+}
+
+/// Opens a plain lane to whoever answers at the address.
+async fn open_plain(
+    master: &MasterAddress,
+    transport: &dyn Transport,
+) -> Result<Reached, LaneError> {
+    let at = master.on_its_link().await?;
+    let to = match at {
+        Some(at) => Endpoint::Address(at.into()),
+        None => Endpoint::Name(master.as_str().to_owned()),
+    };
+    let lane = transport.open(&to, None).await?;
+    let link = at.map(|at| at.scope_id());
+    Ok(Reached { lane, link })
 }
 
 /// The addresses. Never the secret.

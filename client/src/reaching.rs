@@ -60,7 +60,7 @@ impl Reaching {
 
 /// Whether a later attempt may succeed. A connection that fails may find a master that has just started; an
 /// answer that was understood stays the same, except *not yet*.
-fn may_pass(reason: &HandshakeError) -> bool {
+pub(crate) fn may_pass(reason: &HandshakeError) -> bool {
     match reason {
         HandshakeError::NotYet(_) => true,
         HandshakeError::Preamble(_) | HandshakeError::Reply(_) | HandshakeError::Refused(_) => {

@@ -73,7 +73,7 @@ impl Chronicle {
             Event::Malformed { peer, error, .. } => debug!("{peer}: {error}"),
             Event::Gone { error, .. } => self.ended = Some(*error),
             Event::Return(returning) => {
-                debug!("{} dials again", self.known(returning.peer));
+                debug!("{} dials again", self.known(returning.session.peer));
             }
         }
     }

@@ -74,12 +74,7 @@ pub(crate) struct Newcomer {
 pub(crate) struct Returning {
     pub(crate) conn: ConnId,
     pub(crate) from: SocketAddr,
-    pub(crate) peer: PeerId,
-    pub(crate) token: Ticket,
-    /// Number of messages that the peer has received.
-    pub(crate) received: u64,
-    /// Grows with each connection that the peer opens for the session.
-    pub(crate) attempt: u64,
+    pub(crate) session: Session,
     /// The identity that its transport has proved.
     pub(crate) identity: Option<Identity>,
     /// The time of the last arrival from it.
@@ -180,24 +175,19 @@ pub(crate) async fn attend(greeted: Greeted, limits: &Limits, desk: mpsc::Sender
 /// Lets a peer resume its session, and serves the connection to its end.
 pub(crate) async fn attend_again(returned: Returned, limits: &Limits, desk: mpsc::Sender<Event>) {
     let Returned {
-        conn, from, lane, ..
+        conn,
+        from,
+        lane,
+        session,
+        ..
     } = returned;
-    let Session {
-        peer,
-        token,
-        received,
-        attempt,
-    } = returned.session;
     let pulse = Arc::clone(returned.permit.pulse());
     let granted = Arc::new(Granted::new(returned.permit));
     let (resumed, answer) = oneshot::channel();
     let returning = Returning {
         conn,
         from,
-        peer,
-        token,
-        received,
-        attempt,
+        session,
         identity: lane.identity(),
         pulse: Arc::clone(&pulse),
         granted: Arc::clone(&granted),
@@ -214,7 +204,7 @@ pub(crate) async fn attend_again(returned: Returned, limits: &Limits, desk: mpsc
     let Lane { mut tx, mut rx, .. } = lane;
     let reading = Reading {
         registration: None,
-        peer: Some(peer),
+        peer: Some(session.peer),
         conn,
         intake: returned.intake,
         pulse,

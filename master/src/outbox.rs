@@ -210,8 +210,8 @@ impl Outbox {
         }
     }
 
-    /// Sends `first`, then appended messages until the end is announced, then closes the direction. After the announcement, the rest
-    /// may take `farewell`.
+    /// Sends `first`, then appended messages until the end is announced, then closes the direction. After the
+    /// announcement, the rest may take `farewell`.
     ///
     /// # Errors
     /// The error of the lane; [`LaneError::Closed`] if another attachment has taken the place of this one.

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use crate::backoff::Backoff;
 use crate::destination::Destination;
-use crate::patience;
+use crate::{patience, reaching};
 
 /// How long one attempt takes at most: several have to fit into the time for which the master waits.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
@@ -93,21 +93,11 @@ impl Home {
 /// Whether the master may still be there. It is not if nothing listens at its address.
 fn may_pass(reason: &HandshakeError) -> bool {
     match reason {
-        HandshakeError::NotYet(_) => true,
-        HandshakeError::Preamble(_) | HandshakeError::Reply(_) | HandshakeError::Refused(_) => {
-            false
-        }
-        HandshakeError::Lane(error) => matches!(
-            error,
-            LaneError::TimedOut
-                | LaneError::Unreachable
-                | LaneError::Reset
-                | LaneError::Closed
-                | LaneError::NameNotResolved
-                // While an interface of this machine changes, or too many files are open.
-                | LaneError::AddressNotAvailable
-                | LaneError::NoDescriptors
-                | LaneError::Os(_)
-        ),
+        HandshakeError::Lane(LaneError::Refused) => false,
+        // While an interface of this machine changes, or too many files are open.
+        HandshakeError::Lane(
+            LaneError::AddressNotAvailable | LaneError::NoDescriptors | LaneError::Os(_),
+        ) => true,
+        other => reaching::may_pass(other),
     }
 }

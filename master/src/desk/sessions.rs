@@ -22,22 +22,15 @@ impl Desk {
 
     /// The connection of a peer has ended. If the peer may still be there, it has time to come back.
     pub(super) fn ended(&mut self, peer: PeerId, error: &ControlError, may_return: bool) {
-        let connected = self.peers.get(&peer);
-        // A peer gives an attempt to come back up if it takes too long, and makes another one.
-        let has_spoken = connected.is_none_or(|connected| connected.has_spoken);
-        let is_expelled = *error == ControlError::Lane(LaneError::Untrusted);
-        let limit = match has_spoken || is_expelled {
-            true => self.may_be_away(error),
-            false => Some(self.away_max()),
-        };
-        match limit.filter(|_| may_return) {
+        let limit = self.may_be_away(peer, error).filter(|_| may_return);
+        match limit {
             Some(limit) => self.wait_for(peer, limit),
             None => self.gone(peer),
         }
     }
 
     /// How long a peer whose connection has ended so may stay away; `None` if it is lost.
-    fn may_be_away(&self, error: &ControlError) -> Option<Duration> {
+    fn may_be_away(&self, peer: PeerId, error: &ControlError) -> Option<Duration> {
         match error {
             // Its invitation was revoked.
             ControlError::Lane(LaneError::Untrusted) => None,
@@ -48,7 +41,11 @@ impl Desk {
             ControlError::Lane(_)
             | ControlError::Ended
             | ControlError::Decode(_)
-            | ControlError::Encode(_) => (!self.reconnect.is_zero()).then_some(self.reconnect),
+            | ControlError::Encode(_) => match self.peers.get(&peer) {
+                // A peer gives an attempt to come back up if it takes too long, and makes another one.
+                Some(connected) if !connected.has_spoken => Some(self.away_max()),
+                Some(_) | None => (!self.reconnect.is_zero()).then_some(self.reconnect),
+            },
         }
     }
 
@@ -77,8 +74,9 @@ impl Desk {
     /// Lets a peer go on over another connection, if it is the peer of that session and both ends have kept what the other
     /// lacks. The machine learns nothing of it.
     pub(super) fn resume(&mut self, returning: Returning) {
-        let Returning { peer, from, .. } = returning;
-        let is_right = returning.token == self.mint.session(peer);
+        let Returning { from, session, .. } = returning;
+        let peer = session.peer;
+        let is_right = session.token == self.mint.session(peer);
         let known = self
             .peers
             .get_mut(&peer)
@@ -87,11 +85,11 @@ impl Desk {
             tracing::debug!("{from} wants to resume a session of {peer}, and there is no such one");
             return;
         };
-        if returning.attempt <= connected.attempt {
+        if session.attempt <= connected.attempt {
             tracing::debug!("{peer} has given up this attempt to come back, and made another one");
             return;
         }
-        let by = match connected.outbox.attach(returning.received) {
+        let by = match connected.outbox.attach(session.received) {
             Ok(by) => by,
             Err(error) => {
                 tracing::warn!("{peer} cannot resume its session: {error}");
@@ -103,7 +101,7 @@ impl Desk {
             returning.granted.admit();
         }
         connected.conn = Some(returning.conn);
-        connected.attempt = returning.attempt;
+        connected.attempt = session.attempt;
         connected.has_spoken = false;
         connected.pulse = returning.pulse;
         connected.granted = returning.granted;

@@ -5,7 +5,7 @@ use pccl_core::transport::LaneError;
 use pccl_core::wire::ControlError;
 
 use super::*;
-use crate::connection::{Resumed, Returning};
+use crate::connection::{Resumed, Returning, Session};
 
 const NETWORK_FAILED: ControlError = ControlError::Lane(LaneError::TimedOut);
 const PROCESS_DIED: ControlError = ControlError::Ended;
@@ -45,15 +45,17 @@ impl Office {
         let mut returning = Returning {
             conn: ConnId(2),
             from,
-            peer: self.peer,
-            token: self.token(),
-            // Nothing is written here.
-            received: 0,
-            attempt: self
-                .desk
-                .peers
-                .get(&self.peer)
-                .map_or(1, |peer| peer.attempt + 1),
+            session: Session {
+                peer: self.peer,
+                token: self.token(),
+                // Nothing is written here.
+                received: 0,
+                attempt: self
+                    .desk
+                    .peers
+                    .get(&self.peer)
+                    .map_or(1, |peer| peer.attempt + 1),
+            },
             identity: None,
             pulse: Arc::clone(permit.pulse()),
             granted: Arc::new(Granted::new(permit)),
@@ -154,8 +156,8 @@ async fn a_stranger_gets_no_session_and_disturbs_none() {
     let mut office = Office::open(HEARTBEAT, SILENCE).await;
     let nobody = PeerId(office.peer.0 + 1);
 
-    let guessed = office.comes_back(|other| other.token.0 ^= 1).await;
-    let of_nobody = office.comes_back(|other| other.peer = nobody).await;
+    let guessed = office.comes_back(|other| other.session.token.0 ^= 1).await;
+    let of_nobody = office.comes_back(|other| other.session.peer = nobody).await;
     let as_another = |other: &mut Returning| other.identity = Some(Identity([7; 32]));
     let as_another = office.comes_back(as_another).await;
 
@@ -169,7 +171,9 @@ async fn a_peer_that_lacks_what_is_not_kept_is_lost() {
     let mut office = Office::open(HEARTBEAT, SILENCE).await;
     office.connection_ends(1, NETWORK_FAILED);
 
-    let resumed = office.comes_back(|other| other.received = 1000).await;
+    let resumed = office
+        .comes_back(|other| other.session.received = 1000)
+        .await;
 
     assert!(resumed.is_none());
     assert!(!office.knows_the_peer());
@@ -189,9 +193,14 @@ async fn a_peer_whose_invitation_was_revoked_does_not_come_back() {
 async fn an_attempt_that_was_overtaken_disturbs_nothing() {
     let mut office = Office::open(HEARTBEAT, SILENCE).await;
     office.connection_ends(1, NETWORK_FAILED);
-    assert!(office.comes_back(|other| other.attempt = 2).await.is_some());
+    assert!(
+        office
+            .comes_back(|other| other.session.attempt = 2)
+            .await
+            .is_some()
+    );
 
-    let late = |other: &mut Returning| (other.attempt, other.conn) = (1, ConnId(3));
+    let late = |other: &mut Returning| (other.session.attempt, other.conn) = (1, ConnId(3));
     assert!(office.comes_back(late).await.is_none());
 
     office.heartbeat_over(2);
