@@ -15,18 +15,27 @@ const LONGEST: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Backoff {
     next: Duration,
+    longest: Duration,
 }
 
 impl Backoff {
     /// 50 ms first, 2 s at most.
     pub(crate) const fn new() -> Self {
-        Self { next: FIRST }
+        Self::up_to(LONGEST)
+    }
+
+    /// 50 ms first, and this long at most.
+    pub(crate) const fn up_to(longest: Duration) -> Self {
+        Self {
+            next: FIRST,
+            longest,
+        }
     }
 
     /// How long to pause before the next attempt.
     pub(crate) fn pause(&mut self) -> Duration {
         let pause = self.next;
-        self.next = (pause * 2).min(LONGEST);
+        self.next = (pause * 2).min(self.longest);
         pause
     }
 

@@ -26,6 +26,7 @@
 //! | [`timers`] | a queue of deadlines for drivers |
 //! | `mutants` | deliberate mistakes that the model checker must find; only with the feature of that name |
 //! | [`log`] | recording and replaying the inputs and outputs of a machine |
+//! | [`journal`] | what of a master outlives its process |
 #![no_std]
 #![forbid(unsafe_code)]
 // Every (state, message) pair is decided, and nothing read from a socket can panic.
@@ -55,6 +56,7 @@ mod cases;
 pub mod crowd;
 pub mod element;
 pub mod id;
+pub mod journal;
 pub mod lengths;
 pub mod log;
 pub mod master;

@@ -24,8 +24,10 @@
 
 use alloc::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 /// Messages that were sent, until the other end says that it has received them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Unacknowledged<T> {
     /// How many messages were forgotten: the number of the last one of them.
     forgotten: u64,
@@ -52,6 +54,25 @@ impl<T> Unacknowledged<T> {
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.forgotten.saturating_add(self.kept.len() as u64)
+    }
+
+    /// The messages that are kept, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.kept.iter()
+    }
+
+    /// The same messages in another form.
+    ///
+    /// # Errors
+    /// The first error of `form`.
+    pub fn try_map<U, E>(
+        &self,
+        form: impl FnMut(&T) -> Result<U, E>,
+    ) -> Result<Unacknowledged<U>, E> {
+        Ok(Unacknowledged {
+            forgotten: self.forgotten,
+            kept: self.kept.iter().map(form).collect::<Result<_, E>>()?,
+        })
     }
 
     /// The message of this number, if it is kept.

@@ -164,7 +164,7 @@ impl core::error::Error for BadSiteName {}
 /// assert_eq!(sites.members(0), [0, 2]);
 /// assert_eq!(Sites::of(["a", "b", "a", "b", "c"]), sites);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Sites {
     /// By rank: the number of its site.
     of_rank: Vec<u32>,

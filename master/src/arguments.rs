@@ -20,7 +20,7 @@ use crate::tuning::{ConnectionTuning, RunTuning};
 /// Peers join with that word in place of host:port.
 ///
 /// The master logs to standard error; the environment variable PCCL_LOG sets the level (error, warn, info, debug,
-/// trace). On SIGINT and SIGTERM it tells the peers and exits.
+/// trace). On SIGINT and SIGTERM it tells the peers and exits; with --journal, SIGTERM leaves the run to its successor.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
@@ -114,6 +114,15 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR")]
     pub(crate) record: Option<PathBuf>,
 
+    /// Directory of the run's journal: a master that is killed and started again with it goes on with the run. On SIGTERM
+    /// the master then ends without ending the run; SIGINT ends the run. Keeps the key as well, unless --identity does
+    #[arg(long, value_name = "DIR")]
+    pub(crate) journal: Option<PathBuf>,
+
+    /// Do not wait until the disk has the journal: the run survives a killed process, but no power failure
+    #[arg(long, requires = "journal")]
+    pub(crate) no_journal_sync: bool,
+
     #[command(flatten)]
     run: RunTuning,
 
@@ -147,20 +156,27 @@ impl Serve {
     /// `None` if the default for the listening address applies.
     pub(crate) fn security(&self) -> Result<Option<Security>, TrustError> {
         let proven = |trust: Trust| Some(Security::Proven(trust.over(Over::via(self.transport))));
-        Ok(match &self.identity {
-            Some(directory) => proven(Trust::of_directory(directory)?),
-            None if self.plain => Some(Security::Plain),
-            None if !self.advertise.is_empty() || self.transport == Some(Over::Quic) => {
-                proven(Trust::ephemeral()?)
+        let encrypts = !self.advertise.is_empty() || self.transport == Some(Over::Quic);
+        Ok(match (&self.identity, &self.journal) {
+            (Some(directory), _) => proven(Trust::of_directory(directory)?),
+            (None, _) if self.plain => Some(Security::Plain),
+            // Peers come back only to a master with the same key.
+            (None, Some(directory)) if encrypts || !self.is_on_loopback() => {
+                proven(Trust::of_directory(directory)?)
             }
-            None => None,
+            (None, None) if encrypts => proven(Trust::ephemeral()?),
+            (None, _) => None,
         })
+    }
+
+    fn is_on_loopback(&self) -> bool {
+        let is_loopback = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
+        self.listen.0.iter().all(is_loopback)
     }
 
     /// Whether the master is plain on an address other than loopback.
     pub(crate) fn is_open_to_strangers(&self) -> bool {
-        let is_loopback = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
-        self.plain && !self.listen.0.iter().all(is_loopback)
+        self.plain && !self.is_on_loopback()
     }
 
     /// Every field can be set by an option.
@@ -210,6 +226,7 @@ impl Serve {
             long_messages_bytes_max: connections.max_long_messages_bytes,
             outbox_bytes_max: connections.max_outbox_bytes,
             reconnect: connections.reconnect,
+            restart: connections.restart,
             farewell: connections.farewell,
         }
     }

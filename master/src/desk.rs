@@ -1,5 +1,6 @@
 //! The loop that owns the machine: it takes facts, and carries out orders.
 
+mod durable;
 mod sessions;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pccl_core::id::{ConnId, GroupId, Identity, PeerId, Round};
+use pccl_core::journal::{Pending, admits};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer};
 use pccl_core::messages::{Misdeed, ToPeer};
 use pccl_core::ticket::TicketMint;
@@ -21,10 +23,12 @@ use tokio::time::{Instant, sleep_until};
 use crate::chronicle::Chronicle;
 use crate::connection::{Event, Newcomer};
 use crate::granted::Granted;
+use crate::journal::{Journal, JournalError};
+use crate::limits::Limits;
 use crate::outbox::{Outbox, PushError};
 use crate::pulse::Pulse;
 use crate::searches::{Improved, Searches};
-use crate::server::StopHandle;
+use crate::server::{StopHandle, Stopping};
 
 /// Longer than any run. A later timer is set to this.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -37,8 +41,6 @@ pub(crate) struct Desk {
     peers: BTreeMap<PeerId, Connected>,
     heartbeat: Duration,
     silence: Duration,
-    /// How long a peer whose connection has ended may stay away.
-    reconnect: Duration,
     mint: TicketMint,
     /// The connection whose hello the machine is answering.
     newcomer: Option<Newcomer>,
@@ -50,7 +52,17 @@ pub(crate) struct Desk {
     follow_ups: VecDeque<MasterInput>,
     outputs: Vec<MasterOutput>,
     chronicle: Chronicle,
+    journal: Option<Journaling>,
+    limits: Limits,
     stopped: bool,
+}
+
+/// The journal of the run.
+struct Journaling {
+    journal: Journal,
+    pending: Pending,
+    /// Why the run cannot go on.
+    failed: Option<JournalError>,
 }
 
 /// What a timer of the desk is for.
@@ -90,7 +102,7 @@ struct Answered {
 
 /// Why the loop woke up.
 enum Woken {
-    Stop,
+    Stop(Stopping),
     Timer,
     Solved(Answered),
     Improved(Improved),
@@ -100,14 +112,13 @@ enum Woken {
 impl Desk {
     pub(crate) fn new(
         config: MasterConfig,
-        reconnect: Duration,
+        limits: Limits,
         events: mpsc::Receiver<Event>,
         record: Option<&Path>,
     ) -> Self {
         Self {
             heartbeat: config.heartbeat.min(FOREVER),
             silence: config.silence,
-            reconnect: reconnect.min(FOREVER),
             mint: config.tickets.clone(),
             master: Recorded::begin(config, record),
             timers: TimerQueue::new(),
@@ -120,23 +131,35 @@ impl Desk {
             follow_ups: VecDeque::new(),
             outputs: Vec::new(),
             chronicle: Chronicle::default(),
+            journal: None,
+            limits,
             stopped: false,
         }
     }
 
-    /// Runs until the machine has told all peers that it stops.
-    pub(crate) async fn run(mut self, stop: &StopHandle) {
+    /// Runs until the machine has told all peers that it stops, or the master is suspended.
+    ///
+    /// # Errors
+    /// The journal cannot be written. Nobody was told what it lacks.
+    pub(crate) async fn run(mut self, stop: &StopHandle) -> Result<Stopping, JournalError> {
+        let mut stopping = Stopping::ForGood;
         while !self.stopped {
-            self.turn(stop).await;
+            stopping = self.turn(stop).await;
+            self.release();
         }
+        self.end_journal(stopping)
     }
 
-    /// Processes the next event.
-    async fn turn(&mut self, stop: &StopHandle) {
+    /// Processes the next event. Returns whether the run goes on if the process ends after it.
+    async fn turn(&mut self, stop: &StopHandle) -> Stopping {
         let woken = self.wake(stop).await;
         self.look_at_the_clock();
         match woken {
-            Woken::Stop => {
+            Woken::Stop(Stopping::ToComeBack) if self.journal.is_some() => {
+                self.stopped = true;
+                return Stopping::ToComeBack;
+            }
+            Woken::Stop(_) => {
                 self.handle(MasterInput::Stop);
                 self.stopped = true;
             }
@@ -163,7 +186,21 @@ impl Desk {
                 group,
                 found,
             }),
-            Woken::Event(event) => self.take(event),
+            Woken::Event(event) => {
+                self.take(event);
+                self.take_more();
+            }
+        }
+        Stopping::ForGood
+    }
+
+    /// Processes what else waits, so that a journal is written once for all of it.
+    fn take_more(&mut self) {
+        while self.journal.is_some() && !self.stopped {
+            match self.events.try_recv() {
+                Ok(event) => self.take(event),
+                Err(_) => return,
+            }
         }
     }
 
@@ -171,10 +208,10 @@ impl Desk {
     async fn wake(&mut self, stop: &StopHandle) -> Woken {
         tokio::select! {
             biased;
-            () = stop.stopped() => Woken::Stop,
+            stopping = stop.stopped() => Woken::Stop(stopping),
             Some(Ok(solved)) = self.solving.join_next() => Woken::Solved(solved),
             improved = self.searches.next() => Woken::Improved(improved),
-            event = self.events.recv() => event.map_or(Woken::Stop, Woken::Event),
+            event = self.events.recv() => event.map_or(Woken::Stop(Stopping::ForGood), Woken::Event),
             () = due_and_quiet(self.timers.next_deadline()) => Woken::Timer,
         }
     }
@@ -278,7 +315,7 @@ impl Desk {
         let mut next = Some(input);
         while let Some(input) = next {
             let mut outputs = std::mem::take(&mut self.outputs);
-            self.master.handle(input, &mut outputs);
+            self.step(input, &mut outputs);
             for output in outputs.drain(..) {
                 self.chronicle.decided(&output);
                 self.carry_out(output);
@@ -334,7 +371,7 @@ impl Desk {
         } = newcomer;
         if registered.send(peer).is_ok() {
             granted.register();
-            outbox.open(self.mint.session(peer));
+            outbox.open(self.terms(peer));
             let connected = Connected {
                 conn: Some(conn),
                 identity,
@@ -368,7 +405,7 @@ impl Desk {
         let Some(connected) = self.peers.get_mut(&peer) else {
             return;
         };
-        if matches!(message, ToPeer::TopologyEstablished { .. }) {
+        if admits(message) {
             connected.is_admitted = true;
             connected.granted.admit();
         }
@@ -405,10 +442,10 @@ impl Desk {
         }
     }
 
-    /// Wakes the writers of all outboxes with new messages.
+    /// Releases the messages in all touched outboxes, unless a journal has to be written before.
     fn ring(&mut self) {
-        for outbox in self.touched.drain(..) {
-            outbox.ring();
+        if self.journal.is_none() {
+            self.touched.drain(..).for_each(|outbox| outbox.ring());
         }
     }
 

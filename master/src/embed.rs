@@ -99,8 +99,12 @@ fn serve(
             // As a task like those that it talks to: the runtime looks for I/O before each turn of the
             // future that it blocks on.
             let served = runtime.spawn(server.run());
-            // A panic was told, and has ended the master.
-            runtime.block_on(served).ok();
+            match runtime.block_on(served) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::error!("the master has ended: {error}"),
+                // A panic was told, and has ended the master.
+                Err(_) => {}
+            }
         }
         Err(error) => {
             bound.send(Err(error)).ok();

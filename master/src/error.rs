@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use crate::journal::JournalError;
 use pccl_core::transport::{LaneError, Protocol};
 use pccl_trust::{InvitationError, JoinError, KeyError, Via};
 
@@ -83,6 +84,9 @@ pub enum ServeError {
     /// [`MasterBuilder::seed`](crate::MasterBuilder::seed).
     #[error("the operating system gave no random numbers: {0}")]
     Randomness(rand::rngs::SysError),
+    /// The journal cannot be used, or the run in it cannot be resumed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// The operating system could not create a thread or a runtime.
     #[error("the master's thread could not be started: {0}")]
     Thread(std::io::Error),

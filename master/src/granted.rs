@@ -25,6 +25,14 @@ impl Granted {
         }
     }
 
+    /// Those of a peer that has no connection.
+    pub(crate) const fn away(is_admitted: bool) -> Self {
+        Self {
+            admitted: AtomicBool::new(is_admitted),
+            permit: Mutex::new(None),
+        }
+    }
+
     /// From here on it is a newcomer.
     pub(crate) fn register(&self) {
         if let Some(permit) = &*self.lock() {

@@ -94,6 +94,7 @@
 //! | `pulse` | the time of the last arrival from a peer |
 //! | `patience` | time limits |
 //! | `desk` | the loop that owns the machine |
+//! | `journal` | what of the run outlives the process, on disk |
 //! | `searches` | background searches for better rings |
 //! | `chronicle`, `seldom` | log lines |
 #![forbid(unsafe_code)]
@@ -110,6 +111,7 @@ mod gate;
 mod granted;
 mod greeting;
 mod intake;
+mod journal;
 mod limits;
 mod listeners;
 mod outbox;
@@ -125,6 +127,7 @@ mod visit;
 pub use advertise::reachable_at;
 pub use embed::{RunningMaster, spawn};
 pub use error::{ServeError, TrustError};
+pub use journal::JournalError;
 pub use limits::Limits;
 pub use pccl_core::master::MasterConfig;
 pub use pccl_trust::invitations::State as InvitationState;

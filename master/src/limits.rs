@@ -43,6 +43,9 @@ pub struct Limits {
     /// [silent](crate::MasterConfig::silence) before. It comes back by itself, and goes on where it was. Zero: the peer is
     /// lost at once, unless the network has failed. A process that dies is then noticed at once. Default: zero.
     pub reconnect: Duration,
+    /// How long peers wait for a master that keeps a [journal](crate::MasterBuilder::journal) and is gone, before they
+    /// lose it. At most 49 days. Default: 60 s.
+    pub restart: Duration,
     /// How long the last message to a peer may take before the connection is closed. Stopping the master takes at
     /// most this long. Default: 1 s.
     pub farewell: Duration,
@@ -62,6 +65,7 @@ impl Default for Limits {
             long_messages_bytes_max: 256 * 1024 * 1024,
             outbox_bytes_max: 8 * 1024 * 1024,
             reconnect: Duration::ZERO,
+            restart: Duration::from_secs(60),
             farewell: Duration::from_secs(1),
         }
     }

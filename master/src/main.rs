@@ -5,6 +5,7 @@ mod arguments;
 mod commands;
 mod tuning;
 
+use std::convert::Infallible;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -84,8 +85,11 @@ async fn serve(arguments: Serve) -> Result<(), Failure> {
     announce(&server, &arguments)?;
     let stop = server.handle();
     let serving = tokio::spawn(server.run());
-    tokio::join!(serving, stop_on_signal(signals, stop)).0.ok();
-    Ok(())
+    tokio::select! {
+        // A panic was told, and has ended the master.
+        served = serving => Ok(served.unwrap_or(Ok(())).map_err(ServeError::from)?),
+        never = stop_on_signals(signals, stop) => match never {},
+    }
 }
 
 async fn bind(arguments: &Serve) -> Result<MasterServer, Failure> {
@@ -94,6 +98,10 @@ async fn bind(arguments: &Serve) -> Result<MasterServer, Failure> {
         .limits(arguments.limits());
     if let Some(directory) = &arguments.record {
         builder = builder.record(directory);
+    }
+    if let Some(directory) = &arguments.journal {
+        let syncs = !arguments.no_journal_sync;
+        builder = builder.journal(directory).journal_sync(syncs);
     }
     if let Some(security) = arguments.security()? {
         builder = builder.security(security);
@@ -141,10 +149,22 @@ fn print(join: &JoinString) {
     }
 }
 
-async fn stop_on_signal(mut signals: Signals, stop: StopHandle) {
-    let signal = signals.next().await;
-    tracing::info!("{signal}: stopping");
-    stop.stop();
+async fn stop_on_signals(mut signals: Signals, stop: StopHandle) -> Infallible {
+    loop {
+        let signal = signals.next().await;
+        tracing::info!("{}: stopping", signal.name);
+        match signal.ends_the_run {
+            true => stop.stop(),
+            false => stop.suspend(),
+        }
+    }
+}
+
+/// A signal that ends the program.
+struct Signal {
+    name: &'static str,
+    /// Whether a run with a journal ends as well.
+    ends_the_run: bool,
 }
 
 /// The signals that end the program.
@@ -165,11 +185,12 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.terminate.recv() => "SIGTERM",
-        }
+    async fn next(&mut self) -> Signal {
+        let (name, ends_the_run) = tokio::select! {
+            _ = self.interrupt.recv() => ("SIGINT", true),
+            _ = self.terminate.recv() => ("SIGTERM", false),
+        };
+        Signal { name, ends_the_run }
     }
 }
 
@@ -179,9 +200,12 @@ impl Signals {
         Ok(Self {})
     }
 
-    async fn next(&mut self) -> &'static str {
+    async fn next(&mut self) -> Signal {
         match signal::ctrl_c().await {
-            Ok(()) => "Ctrl-C",
+            Ok(()) => Signal {
+                name: "Ctrl-C",
+                ends_the_run: true,
+            },
             // Without the signal the program is ended by force, as the system does by default.
             Err(_) => std::future::pending().await,
         }

@@ -1,7 +1,7 @@
 //! What is to be sent to one peer: the messages of its session, and the loop that writes them to its connection.
 //!
 //! The desk appends messages and, after each event, rings once, so that all messages of one event to one peer go out in
-//! one write. The entries that a peer is to fetch are encoded by its writer: those of a large group are hundreds of
+//! one write. Nothing goes out before: what is in a journal has to be on the disk first. The entries that a peer is to fetch are encoded by its writer: those of a large group are hundreds of
 //! megabytes, and the desk has no time for them.
 //!
 //! A message stays here until the peer has acknowledged it. If the peer comes back over another connection, the writer
@@ -13,12 +13,13 @@ mod tests;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pccl_core::id::Ticket;
 use pccl_core::messages::ToPeer;
 use pccl_core::session::{CannotResume, Unacknowledged};
 use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::transport::{LaneError, LaneTx, close, send_all};
-use pccl_core::wire::{EncodeError, SessionFrame, encode_control};
+use pccl_core::wire::{
+    CONTROL_FRAME_MAX, ControlReader, EncodeError, SessionFrame, SessionTerms, encode_control,
+};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -44,19 +45,30 @@ struct Waiting {
     messages: Unacknowledged<Stored>,
     /// Bytes of all of them.
     kept_bytes: usize,
+    /// The number of the last message that may be sent.
+    released: u64,
     /// The number of the last message that the present writer has taken.
     taken: u64,
     /// Bytes of the messages that it has not taken.
     waiting_bytes: usize,
     /// Bytes that it has taken and not sent yet.
     in_flight: usize,
-    /// The token of the session, which goes out before the welcome.
-    token: Option<Ticket>,
-    /// The number of the peer's messages that have arrived, which goes out before the next message.
-    received: Option<u64>,
+    /// What the writer sends before the next message.
+    notes: Notes,
+    /// What it may send once messages are released.
+    next_notes: Notes,
     present: Attachment,
     overflowed: bool,
     closing: bool,
+}
+
+/// Session frames.
+#[derive(Clone, Copy, Debug, Default)]
+struct Notes {
+    /// Before the welcome.
+    opened: Option<SessionFrame>,
+    /// The number of the peer's messages that have arrived.
+    received: Option<SessionFrame>,
 }
 
 /// The right to write to the connection of a session. The one that was given last is valid.
@@ -134,14 +146,14 @@ impl Outbox {
         Ok(())
     }
 
-    /// Tells the peer the token of its session, before its welcome.
-    pub(crate) fn open(&self, token: Ticket) {
-        self.lock().token = Some(token);
+    /// Tells the peer how to resume its session, before its welcome.
+    pub(crate) fn open(&self, terms: SessionTerms) {
+        self.lock().next_notes.opened = Some(SessionFrame::Opened(terms));
     }
 
     /// Tells the peer how many of its messages have arrived, before the next message.
     pub(crate) fn has_received(&self, messages: u64) {
-        self.lock().received = Some(messages);
+        self.lock().next_notes.received = Some(SessionFrame::Received { messages });
     }
 
     /// The peer has received this many messages.
@@ -191,7 +203,7 @@ impl Outbox {
         let is_present = self.lock().present.number == by.number;
         if is_present {
             self.close();
-            self.ring();
+            self.lock().wake();
         }
     }
 
@@ -200,14 +212,48 @@ impl Outbox {
         self.lock().replace_writer();
     }
 
-    /// Wakes the writer.
+    /// Releases all messages, and wakes the writer.
     pub(crate) fn ring(&self) {
+        let mut waiting = self.lock();
+        waiting.released = waiting.messages.sent();
+        let Notes { opened, received } = std::mem::take(&mut waiting.next_notes);
+        waiting.notes.opened = opened.or(waiting.notes.opened);
+        waiting.notes.received = received.or(waiting.notes.received);
+        waiting.wake();
+    }
+
+    /// What a journal keeps of it: the messages that the peer has not acknowledged. `None` if the peer has missed one,
+    /// so that its membership is about to end.
+    pub(crate) fn kept(&self) -> Option<Unacknowledged<ToPeer>> {
         let waiting = self.lock();
-        let bells = &waiting.present.bells;
-        bells.changed.notify_one();
-        if waiting.closing {
-            bells.closing.notify_one();
-        }
+        let decoded = waiting
+            .messages
+            .try_map(|stored| stored.message().ok_or(()));
+        decoded.ok()
+    }
+
+    /// The messages of a session that a journal has kept. All of them may have been sent.
+    ///
+    /// # Errors
+    /// A message cannot be encoded. That is a defect.
+    pub(crate) fn restored(
+        bytes_max: usize,
+        kept: &Unacknowledged<ToPeer>,
+    ) -> Result<Self, EncodeError> {
+        let messages = kept.try_map(Stored::of)?;
+        let sent = messages.sent();
+        let mut waiting = Waiting {
+            kept_bytes: messages.iter().map(Stored::bytes).sum(),
+            messages,
+            released: sent,
+            taken: sent,
+            ..Waiting::default()
+        };
+        waiting.forget_beyond(bytes_max);
+        Ok(Self {
+            bytes_max,
+            waiting: Mutex::new(waiting),
+        })
     }
 
     /// Sends `first`, then appended messages until the end is announced, then closes the direction. After the
@@ -275,16 +321,11 @@ impl Outbox {
             return Next::Replaced;
         }
         waiting.in_flight = 0;
-        let token = waiting.token.take();
-        let received = waiting.received.take();
-        let notes = [
-            token.map(|token| SessionFrame::Opened { token }),
-            received.map(|messages| SessionFrame::Received { messages }),
-        ];
-        for note in notes.into_iter().flatten() {
+        let Notes { opened, received } = std::mem::take(&mut waiting.notes);
+        for note in [opened, received].into_iter().flatten() {
             note.encode(frames);
         }
-        while frames.len() < WRITE_BYTES {
+        while frames.len() < WRITE_BYTES && waiting.taken < waiting.released {
             let Some(next) = waiting.messages.get(waiting.taken + 1).cloned() else {
                 break;
             };
@@ -299,7 +340,7 @@ impl Outbox {
         }
         if !frames.is_empty() {
             Next::Send
-        } else if waiting.closing {
+        } else if waiting.closing && waiting.taken == waiting.messages.sent() {
             Next::End
         } else {
             Next::Wait
@@ -318,13 +359,21 @@ impl Waiting {
         self.waiting_bytes + self.in_flight
     }
 
+    fn wake(&self) {
+        let bells = &self.present.bells;
+        bells.changed.notify_one();
+        if self.closing {
+            bells.closing.notify_one();
+        }
+    }
+
     /// Another writer begins, or none: the one before ends wherever it is.
     fn replace_writer(&mut self) {
         let number = self.present.number + 1;
         let bells = Arc::default();
         let before = std::mem::replace(&mut self.present, Attachment { number, bells });
         before.bells.replaced.notify_one();
-        (self.token, self.received) = (None, None);
+        (self.notes, self.next_notes) = (Notes::default(), Notes::default());
     }
 
     fn acknowledge(&mut self, received: u64) -> Result<(), CannotResume> {
@@ -355,6 +404,18 @@ impl Stored {
         let mut frame = Vec::new();
         encode_control(message, &mut frame)?;
         Ok(Self::Frame(frame.into()))
+    }
+
+    /// `None`: a frame that this process has encoded cannot be decoded, which is a defect.
+    fn message(&self) -> Option<ToPeer> {
+        match self {
+            Self::Frame(frame) => {
+                let mut reader = ControlReader::with_cap(CONTROL_FRAME_MAX);
+                reader.feed(frame);
+                reader.next_message().ok().flatten()
+            }
+            Self::Long(message) => Some(ToPeer::clone(message)),
+        }
     }
 
     fn bytes(&self) -> usize {

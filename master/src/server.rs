@@ -1,7 +1,7 @@
 //! Configuring, binding, running and stopping a master.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pccl_core::master::MasterConfig;
@@ -18,6 +18,7 @@ use crate::advertise::reachable_at;
 use crate::connection::Event;
 use crate::desk::Desk;
 use crate::error::{ServeError, TrustError};
+use crate::journal::{Begun, Journal, JournalError};
 use crate::limits::Limits;
 use crate::listeners::{Failed, Listeners};
 use crate::reception::Reception;
@@ -38,6 +39,8 @@ pub struct MasterBuilder {
     security: Option<Security>,
     seed: Option<[u8; 32]>,
     record: Option<PathBuf>,
+    journal: Option<PathBuf>,
+    journal_in_memory: bool,
 }
 
 impl std::fmt::Debug for MasterBuilder {
@@ -111,13 +114,42 @@ impl MasterBuilder {
         self
     }
 
+    /// Keeps a journal in this directory, so that the run survives the master's process: a master that is started with
+    /// the same directory, on the same addresses, goes on with the run. Its limits and deadlines are those with which the
+    /// run began. The directory is created if it is missing. Default: no journal; if the master's process ends, its
+    /// peers lose it.
+    ///
+    /// Meanwhile the peers dial again, for [`Limits::restart`] at most. Collectives that run continue to their end, and
+    /// votes wait. A master that encrypts has to come back with the same key: see
+    /// [`Trust::of_directory`](crate::Trust::of_directory). [`StopHandle::stop`] ends the run, and removes the journal;
+    /// [`StopHandle::suspend`] ends the process alone.
+    ///
+    /// The journal holds the key that mints the run's tickets, so it is as secret as the run.
+    #[must_use]
+    pub fn journal(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.journal = Some(directory.into());
+        self
+    }
+
+    /// Whether results wait until the disk has the records that lead to them. If not, the run survives the end of the
+    /// process, but not a power failure or the end of the operating system. Default: true.
+    #[must_use]
+    pub fn journal_sync(mut self, syncs: bool) -> Self {
+        self.journal_in_memory = !syncs;
+        self
+    }
+
     /// Listens on `address`. Port 0 chooses a free port. Connections wait until [`MasterServer::run`] is polled.
     ///
     /// # Errors
     /// [`ServeError::Listen`] if the address cannot be used; [`ServeError::SecurityUnsaid`],
     /// [`ServeError::CannotEncrypt`], [`ServeError::CannotBePlain`], [`ServeError::WrongTransport`] or
     /// [`ServeError::NoSuchTransport`] if transport and security do not fit; [`ServeError::Trust`] or
-    /// [`ServeError::Randomness`] if the operating system gives no randomness.
+    /// [`ServeError::Randomness`] if the operating system gives no randomness; [`ServeError::Journal`] if the journal
+    /// cannot be used.
+    ///
+    /// # Blocking
+    /// While the journal is read, if there is one.
     pub async fn bind(self, address: SocketAddr) -> Result<MasterServer, ServeError> {
         self.bind_all(&[address]).await
     }
@@ -157,10 +189,16 @@ impl MasterBuilder {
         Ok(MasterServer {
             listener: Box::new(listeners),
             local_addrs,
-            config,
             limits: self.limits,
             trust,
             record: pccl_recording::directory(self.record),
+            journal: match self.journal {
+                Some(directory) => {
+                    Some(open_journal(&directory, !self.journal_in_memory, &config)?)
+                }
+                None => None,
+            },
+            config,
             stop: StopHandle::new(),
         })
     }
@@ -186,6 +224,23 @@ impl MasterBuilder {
             (None, Some(_)) => Err(ServeError::SecurityUnsaid),
         }
     }
+}
+
+fn open_journal(
+    directory: &Path,
+    syncs: bool,
+    config: &MasterConfig,
+) -> Result<Begun, JournalError> {
+    let begun = Journal::open(directory, syncs, config.clone())?;
+    let kept = begun.durable.master.config();
+    let told = MasterConfig {
+        tickets: kept.tickets.clone(),
+        ..config.clone()
+    };
+    if told != *kept {
+        tracing::warn!("the run goes on with the limits and deadlines with which it began");
+    }
+    Ok(begun)
 }
 
 fn transport_of(trust: Option<&Trust>) -> Result<Arc<dyn Transport>, ServeError> {
@@ -236,6 +291,7 @@ pub struct MasterServer {
     limits: Limits,
     trust: Option<Trust>,
     record: Option<PathBuf>,
+    journal: Option<Begun>,
     stop: StopHandle,
 }
 
@@ -308,25 +364,34 @@ impl MasterServer {
     }
 
     /// Serves until [`StopHandle::stop`] is called. Then it tells all peers, and returns within [`Limits::farewell`].
-    /// Needs a tokio runtime of either flavour, with I/O and time enabled.
+    /// After [`StopHandle::suspend`] it returns at once. Needs a tokio runtime of either flavour, with I/O and time
+    /// enabled.
     ///
-    /// Dropping the future closes all connections at once. The peers then get `MasterLost`.
-    pub async fn run(self) {
+    /// Dropping the future closes all connections at once. Without a [journal](MasterBuilder::journal), the peers then
+    /// get `MasterLost`.
+    ///
+    /// # Errors
+    /// The journal cannot be written, for example because the disk is full. The peers wait for a master that goes on
+    /// with the run, as after `suspend`.
+    pub async fn run(self) -> Result<(), JournalError> {
         let (events, queue) = mpsc::channel::<Event>(EVENTS_MAX);
-        let desk = Desk::new(
-            self.config,
-            self.limits.reconnect,
-            queue,
-            self.record.as_deref(),
-        );
+        let record = self.record.as_deref();
+        let mut desk = Desk::new(self.config, self.limits.clone(), queue, record);
+        if let Some(begun) = self.journal {
+            desk.keep(begun)?;
+        }
         let house = House::new(self.limits, self.trust, self.stop.clone(), events);
         let mut reception = Reception::new(self.listener, house);
-        tokio::select! {
+        let ended = tokio::select! {
             biased;
-            () = desk.run(&self.stop) => {}
-            () = reception.run() => {}
+            ended = desk.run(&self.stop) => ended?,
+            () = reception.run() => Stopping::ForGood,
+        };
+        match ended {
+            Stopping::ForGood => reception.close().await,
+            Stopping::ToComeBack => drop(reception),
         }
-        reception.close().await;
+        Ok(())
     }
 }
 
@@ -356,27 +421,53 @@ fn reachable_at_any(listening: &[SocketAddr]) -> Vec<Address> {
     all
 }
 
+/// How a master ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stopping {
+    /// The run ends with it.
+    ForGood,
+    /// Another process goes on with the run.
+    ToComeBack,
+}
+
 /// Stops a master. Clones stop the same master.
 #[derive(Clone, Debug)]
 pub struct StopHandle {
-    told: Arc<watch::Sender<bool>>,
+    told: Arc<watch::Sender<Option<Stopping>>>,
 }
 
 impl StopHandle {
     pub(crate) fn new() -> Self {
         Self {
-            told: Arc::new(watch::Sender::new(false)),
+            told: Arc::new(watch::Sender::new(None)),
         }
     }
 
     /// Tells the master to take leave of its peers and to end. Returns at once. Further calls have no effect.
     pub fn stop(&self) {
-        self.told.send_replace(true);
+        self.tell(Stopping::ForGood);
     }
 
-    /// Waits until [`stop`](Self::stop) has been called.
-    pub(crate) async fn stopped(&self) {
+    /// Tells a master that keeps a [journal](MasterBuilder::journal) to end without a word to its peers, which wait for a
+    /// master that goes on with the run. Without a journal, as [`stop`](Self::stop). Returns at once.
+    pub fn suspend(&self) {
+        self.tell(Stopping::ToComeBack);
+    }
+
+    /// The first word counts.
+    fn tell(&self, how: Stopping) {
+        self.told.send_if_modified(|told| {
+            let is_first = told.is_none();
+            told.get_or_insert(how);
+            is_first
+        });
+    }
+
+    /// Waits until the master has been told to end.
+    pub(crate) async fn stopped(&self) -> Stopping {
+        let mut told = self.told.subscribe();
         // The sender lives as long as `self`, so this cannot fail.
-        self.told.subscribe().wait_for(|told| *told).await.ok();
+        let how = told.wait_for(Option::is_some).await;
+        how.map_or(Stopping::ForGood, |how| how.unwrap_or(Stopping::ForGood))
     }
 }

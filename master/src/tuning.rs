@@ -122,6 +122,10 @@ pub(crate) struct ConnectionTuning {
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds_or_none)]
     pub(crate) reconnect: Duration,
 
+    /// Seconds for which peers wait for a master that keeps a journal and is gone
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub(crate) restart: Duration,
+
     /// Seconds that the last message to a peer may take
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     pub(crate) farewell: Duration,
@@ -136,7 +140,7 @@ mod tests {
     use crate::arguments::{Arguments, Serve};
 
     /// An option, and a value that is not its default.
-    const CHANGED: [(&str, &str); 21] = [
+    const CHANGED: [(&str, &str); 22] = [
         ("--max-tags", "2000"),
         ("--max-entries", "7"),
         ("--wiring", "7"),
@@ -157,6 +161,7 @@ mod tests {
         ("--max-long-messages-bytes", "7"),
         ("--max-outbox-bytes", "7"),
         ("--reconnect", "7"),
+        ("--restart", "7"),
         ("--farewell", "7"),
     ];
 
@@ -197,6 +202,8 @@ mod tests {
             "plain",
             "transport",
             "record",
+            "journal",
+            "no-journal-sync",
         ];
         let options = command.get_opts().filter_map(|option| option.get_long());
         let limits = options.filter(|option| !others.contains(option));

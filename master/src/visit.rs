@@ -82,7 +82,7 @@ impl Visit {
         let greeted = tokio::select! {
             biased;
             greeted = self.welcome(incoming, turn) => greeted,
-            () = self.house.stop.stopped() => None,
+            _ = self.house.stop.stopped() => None,
         };
         if let Some(greeted) = greeted {
             let House { limits, desk, .. } = self.house;

@@ -53,6 +53,12 @@ impl<M: Machine> Recorded<M> {
         }
     }
 
+    /// A machine in any state, which is not recorded: a log begins with a machine to which nothing has happened.
+    #[must_use]
+    pub const fn unrecorded(machine: M) -> Self {
+        Self { machine, log: None }
+    }
+
     /// Applies one input and appends what is to be done to `out`, as the machine's own `handle`.
     ///
     /// # Blocking

@@ -2,14 +2,17 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::time::Duration;
 
-use pccl_core::id::{PeerId, Ticket};
+use pccl_core::id::PeerId;
 use pccl_core::messages::ToMaster;
 use pccl_core::session::{CannotResume, Unacknowledged};
 use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx, close, recv_some};
 use pccl_core::wire::{
-    CONTROL_FRAME_MAX, ControlReader, EncodeError, SessionFrame, encode_control,
+    CONTROL_FRAME_MAX, ControlReader, EncodeError, SessionFrame, SessionTerms, encode_control,
 };
+
+use tokio::time::Instant;
 
 use super::returning::{Returned, Returning, Shown};
 
@@ -25,8 +28,8 @@ pub(super) struct Control {
     pub(super) wire: Wire,
     pub(super) reader: ControlReader,
     pub(super) queue: SendQueue,
-    /// What this peer shows to go on over another connection; `None` until the master has said it.
-    token: Option<Ticket>,
+    /// How to go on over another connection; `None` until the master has said it.
+    terms: Option<SessionTerms>,
     /// The last attempt to go on over another connection.
     attempt: u64,
 }
@@ -39,6 +42,7 @@ pub(super) enum Wire {
     },
     /// The connection has broken.
     Down {
+        since: Instant,
         returning: Returning,
         /// It is not closed before there is another one: the master would take that for the end of this peer.
         _broken: (Box<dyn LaneRx>, Box<dyn LaneTx>),
@@ -54,14 +58,14 @@ impl Control {
             wire: Wire::Up { rx, tx },
             reader: ControlReader::with_cap(CONTROL_FRAME_MAX),
             queue: SendQueue::default(),
-            token: None,
+            terms: None,
             attempt: 0,
         }
     }
 
     /// Takes what the master has said of the connection before its latest message.
     pub(super) fn take_notes(&mut self) -> Result<(), CannotResume> {
-        self.token = self.reader.take_token().or(self.token);
+        self.terms = self.reader.take_terms().or(self.terms);
         match self.reader.take_acknowledged() {
             Some(received) => self.queue.acknowledge(received),
             None => Ok(()),
@@ -79,20 +83,29 @@ impl Control {
     /// What to show the master, if the connection is up and has a session.
     pub(super) fn shown_by(&self, peer: PeerId) -> Option<Shown> {
         let is_up = matches!(self.wire, Wire::Up { .. });
-        let token = self.token.filter(|_| is_up)?;
+        let terms = self.terms.filter(|_| is_up)?;
         Some(Shown {
             peer,
-            token,
+            token: terms.token,
             received: self.reader.received(),
             attempt: self.attempt + 1,
         })
+    }
+
+    /// How long the master may be away and still come back: zero, unless it keeps a journal.
+    pub(super) fn away_max(&self) -> Duration {
+        self.terms.map_or(Duration::ZERO, |terms| terms.away_max)
     }
 
     /// The connection has broken; this leads to another one.
     pub(super) fn go_back(&mut self, returning: Returning) {
         if let Wire::Up { rx, tx } = std::mem::replace(&mut self.wire, Wire::Ended) {
             let _broken = (rx, tx);
-            self.wire = Wire::Down { returning, _broken };
+            self.wire = Wire::Down {
+                since: Instant::now(),
+                returning,
+                _broken,
+            };
         }
     }
 

@@ -191,7 +191,10 @@ impl Live {
         let Some(shown) = self.control.shown_by(self.me) else {
             return Some(PeerInput::MasterDisconnected);
         };
-        let returning = self.home.return_to(&self.transport, shown, self.seed);
+        let may_restart = !self.control.away_max().is_zero();
+        let returning = self
+            .home
+            .return_to(&self.transport, shown, may_restart, self.seed);
         self.control.go_back(returning);
         None
     }
@@ -226,12 +229,33 @@ impl Live {
         self.upkeep.look(now, || self.data.trim());
         let mut inputs = Vec::new();
         while let Some(timer) = self.timers.pop_expired(now) {
+            if timer == PeerTimer::MasterSilence
+                && let Some(until) = self.master_may_be_away(now)
+            {
+                self.timers.arm(timer, until);
+                continue;
+            }
             if timer == PeerTimer::HeartbeatDue && self.moved_since_last() {
                 inputs.push(PeerInput::Moved);
             }
             inputs.push(PeerInput::TimerFired(timer));
         }
         inputs
+    }
+
+    /// Until when a silent master may be away, if it keeps a journal: another process may go on in its place, and is
+    /// looked for.
+    fn master_may_be_away(&mut self, now: Instant) -> Option<Instant> {
+        let away_max = self.control.away_max();
+        if let Wire::Up { .. } = self.control.wire
+            && !away_max.is_zero()
+        {
+            self.disconnected(LaneError::TimedOut.into());
+        }
+        let Wire::Down { since, .. } = self.control.wire else {
+            return None;
+        };
+        since.checked_add(away_max).filter(|until| *until > now)
     }
 
     fn wired(&mut self, wired: Wired) -> PeerInput {

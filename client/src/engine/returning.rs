@@ -19,6 +19,9 @@ use crate::{patience, reaching};
 /// How long one attempt takes at most: several have to fit into the time for which the master waits.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
+/// The longest pause between two attempts. Others may wait for this peer.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
 /// Where the master is, and how to get there again.
 #[derive(Clone)]
 pub(crate) struct Home {
@@ -52,18 +55,20 @@ pub(crate) struct Shown {
 }
 
 impl Home {
-    /// Dials until the master answers, or there is none any more. It is the peer machine that loses patience: when the
-    /// master has been silent for too long.
+    /// Dials until the master answers, or there is none any more. If `may_restart`, one that is gone may come back. It is
+    /// the engine that loses patience: when the master has been silent for too long.
     pub(super) fn return_to(
         &self,
         transport: &Arc<dyn Transport>,
         shown: Shown,
+        may_restart: bool,
         seed: u64,
     ) -> Returning {
         let (home, transport) = (self.clone(), Arc::clone(transport));
         Box::pin(async move {
             let mut random = StdRng::seed_from_u64(seed);
-            let mut backoff = Backoff::new();
+            let mut backoff = Backoff::up_to(LONGEST_PAUSE);
+            let may_pass = |reason: &HandshakeError| may_pass(reason, may_restart);
             for attempt in shown.attempt.. {
                 let shown = Shown { attempt, ..shown };
                 let again = home.destination.reach_again(&*transport, shown, may_pass);
@@ -90,10 +95,10 @@ impl Home {
     }
 }
 
-/// Whether the master may still be there. It is not if nothing listens at its address.
-fn may_pass(reason: &HandshakeError) -> bool {
+/// Whether the master may still be there. If nothing listens at its address, it is not, unless it may come back.
+fn may_pass(reason: &HandshakeError, may_restart: bool) -> bool {
     match reason {
-        HandshakeError::Lane(LaneError::Refused) => false,
+        HandshakeError::Lane(LaneError::Refused) => may_restart,
         // While an interface of this machine changes, or too many files are open.
         HandshakeError::Lane(
             LaneError::AddressNotAvailable | LaneError::NoDescriptors | LaneError::Os(_),

@@ -107,11 +107,49 @@ impl fmt::Display for Place {
     }
 }
 
-/// Reads the header of a log.
+/// Reads the header of the log of a master or of a peer.
 ///
 /// # Errors
 /// The bytes are not a log, are damaged, or come from another build.
 pub fn open(bytes: &[u8]) -> Result<Log<'_>, LogError> {
+    let (frames, body) = begin(bytes)?;
+    match body.split_first() {
+        Some((&Master::KIND, config)) => Ok(Log::Master {
+            config: exactly(config).ok_or(SENSELESS)?,
+            records: Records::after(frames),
+        }),
+        Some((&Peer::KIND, config)) => Ok(Log::Peer {
+            config: exactly(config).ok_or(SENSELESS)?,
+            records: Records::after(frames),
+        }),
+        _ => Err(SENSELESS),
+    }
+}
+
+/// Reads the header of the log of a machine of type `M`.
+///
+/// # Errors
+/// As [`open`]; [`Damage::Undecodable`] if it is the log of another machine.
+pub fn open_of<M: Machine>(bytes: &[u8]) -> Result<(M::Config, Records<'_, M>), LogError> {
+    let (frames, body) = begin(bytes)?;
+    match body.split_first() {
+        Some((kind, config)) if *kind == M::KIND => {
+            let config = exactly(config).ok_or(SENSELESS)?;
+            Ok((config, Records::after(frames)))
+        }
+        _ => Err(SENSELESS),
+    }
+}
+
+/// The header cannot be decoded.
+const SENSELESS: LogError = LogError {
+    record: 0,
+    at: PREAMBLE_BYTES,
+    damage: Damage::Undecodable,
+};
+
+/// Checks the start of a log. Returns the body of its first frame, and the frames after it.
+fn begin(bytes: &[u8]) -> Result<(Frames<'_>, &[u8]), LogError> {
     let broken = |at, damage| LogError {
         record: 0,
         at,
@@ -127,18 +165,7 @@ pub fn open(bytes: &[u8]) -> Result<Log<'_>, LogError> {
         .next_frame()
         .and_then(|body| body.ok_or(Damage::CutHeader))
         .map_err(|damage| broken(PREAMBLE_BYTES, damage))?;
-    let senseless = broken(PREAMBLE_BYTES, Damage::Undecodable);
-    match body.split_first() {
-        Some((&Master::KIND, config)) => Ok(Log::Master {
-            config: exactly(config).ok_or(senseless)?,
-            records: Records::after(frames),
-        }),
-        Some((&Peer::KIND, config)) => Ok(Log::Peer {
-            config: exactly(config).ok_or(senseless)?,
-            records: Records::after(frames),
-        }),
-        _ => Err(senseless),
-    }
+    Ok((frames, body))
 }
 
 /// Checks the bytes before the first frame, and returns those after it.

@@ -84,15 +84,33 @@ impl<M: Machine> Encoder<M> {
         input: M::Input,
         out: &mut Vec<M::Output>,
     ) -> Result<&[u8], NotRecorded> {
-        self.bytes.clear();
-        self.bytes.shrink_to(KEEP_BYTES);
-        let at = self.begin_frame();
-        let heard = self.put(&input);
+        let heard = self.heard(&input);
         let before = out.len();
         machine.step(input, out);
         heard?;
-        self.put(out.get(before..).unwrap_or_default())?;
-        self.end_frame(at)?;
+        self.said(out.get(before..).unwrap_or_default())
+    }
+
+    /// Begins the record of a step: this is its input. For a driver whose machine takes the step by itself; then comes
+    /// [`said`](Self::said).
+    ///
+    /// # Errors
+    /// There is no record of this step.
+    pub fn heard(&mut self, input: &M::Input) -> Result<(), NotRecorded> {
+        self.bytes.clear();
+        self.bytes.shrink_to(KEEP_BYTES);
+        self.begin_frame();
+        self.put(input)
+    }
+
+    /// Ends the record that [`heard`](Self::heard) has begun: these are the outputs of the step. Returns the bytes of
+    /// the record.
+    ///
+    /// # Errors
+    /// There is no record of this step.
+    pub fn said(&mut self, outputs: &[M::Output]) -> Result<&[u8], NotRecorded> {
+        self.put(outputs)?;
+        self.end_frame(0)?;
         Ok(&self.bytes)
     }
 

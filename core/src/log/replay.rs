@@ -6,7 +6,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::{Log, LogError, Machine, Records, open};
+use super::{Log, LogError, Machine, Records, open, open_of};
+use crate::master::Master;
+use crate::peer::Peer;
 
 /// A log whose machine gives the same outputs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,16 +73,26 @@ impl fmt::Display for Difference {
 /// [`ReplayError::Log`] if the log is damaged; [`ReplayError::Difference`] if an output differs.
 pub fn replay(log: &[u8]) -> Result<Replayed, ReplayError> {
     match open(log)? {
-        Log::Master { config, records } => replay_records(config, records),
-        Log::Peer { config, records } => replay_records(config, records),
+        Log::Master { config, records } => replay_records(&mut Master::begin(config), records),
+        Log::Peer { config, records } => replay_records(&mut Peer::begin(config), records),
     }
 }
 
+/// As [`replay`], for a log of a machine of type `M`, and returns the machine in its last state.
+///
+/// # Errors
+/// As [`replay`].
+pub fn restore<M: Machine>(log: &[u8]) -> Result<(M, Replayed), ReplayError> {
+    let (config, records) = open_of::<M>(log)?;
+    let mut machine = M::begin(config);
+    let replayed = replay_records(&mut machine, records)?;
+    Ok((machine, replayed))
+}
+
 fn replay_records<M: Machine>(
-    config: M::Config,
+    machine: &mut M,
     mut records: Records<'_, M>,
 ) -> Result<Replayed, ReplayError> {
-    let mut machine = M::begin(config);
     let mut replayed = Vec::new();
     let mut done = Replayed {
         machine: M::NAME,

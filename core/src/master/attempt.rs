@@ -2,6 +2,8 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use super::Scope;
 use super::record::StandingLink;
 use crate::id::{GroupId, PeerId, Round};
@@ -9,7 +11,7 @@ use crate::site::found::FoundSites;
 use crate::topology::{LaneFailure, LinkId, Ring, Way};
 
 /// One attempt to connect the rings of some groups.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Wiring {
     pub(super) scope: Scope,
     pub(super) rings: BTreeMap<GroupId, PlannedRing>,
@@ -24,7 +26,7 @@ pub(super) struct Wiring {
 }
 
 /// A ring to be established.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct PlannedRing {
     pub(super) ring: Ring,
     /// Its links, and those of its mesh if it gets one, sender first.
@@ -34,7 +36,7 @@ pub(super) struct PlannedRing {
 }
 
 /// The progress of a link that is being built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(super) struct Progress {
     /// Whether it belongs to a mesh and to no ring. If it fails, the ring is used without it.
     is_extra: bool,
@@ -55,7 +57,7 @@ pub(super) struct Ends {
 }
 
 /// Why a link counts as failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum Failure {
     /// One end reported it.
     Reported(LaneFailure),

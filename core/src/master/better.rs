@@ -8,6 +8,8 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::blame::pair;
 use super::{Master, MasterOutput, Out};
 use crate::id::{GroupId, PeerId, Round};
@@ -15,7 +17,7 @@ use crate::topology::Ring;
 use crate::tour::Solved;
 
 /// A background search.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Search {
     /// The optimization whose question it answers.
     pub(super) round: Round,

@@ -18,6 +18,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use serde::{Deserialize, Serialize};
+
 use super::attempt::{Ends, Failure, Wiring};
 use super::pieces::joined_pieces;
 use super::record::PeerRecord;
@@ -29,7 +31,7 @@ use crate::topology::{LaneFailure, Ring};
 pub(super) type Pair = (PeerId, PeerId);
 
 /// Failed attempts in a row at the ring of one group.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(super) struct Attempts {
     /// Their number, which determines the pause before the next one.
     pub(super) count: u8,
@@ -47,7 +49,7 @@ pub(super) struct Attempts {
 }
 
 /// An edge that did not come up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct DeadEdge {
     pub(super) dialler: PeerId,
     pub(super) dialled: PeerId,
@@ -59,7 +61,7 @@ pub(super) struct DeadEdge {
 }
 
 /// Failures of edges with departed peers, as far as nothing has disproved them since.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(super) struct Departed {
     pub(super) as_dialler: u8,
     pub(super) as_dialled: u8,

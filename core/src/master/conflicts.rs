@@ -6,13 +6,15 @@
 
 use alloc::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use crate::id::Tag;
 
 /// Number of different tags that count as one conflict.
 const TAGS_MAX: usize = 64;
 
 /// Conflicts in a row.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(super) struct Conflicts {
     times: u8,
     /// The tags that have given way since the last conflict began.

@@ -28,6 +28,8 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::record::{Collective, GroupWaits, Lateness, PeerRecord, SyncProgress};
 use super::{Master, MasterOutput, MasterTimer, Out};
 use crate::id::{GroupId, PeerId, Tag};
@@ -38,7 +40,7 @@ use crate::states::ConnectionState;
 const STALLS_MAX: u8 = 2;
 
 /// The calls in which peers of all groups wait for each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(super) struct GlobalWaits {
     updating: bool,
     optimizing: bool,

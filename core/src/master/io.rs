@@ -189,7 +189,7 @@ pub enum MasterTimer {
 }
 
 /// The peers whose rings an attempt connects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Scope {
     /// Those of all groups, with or without newcomers.
     Everybody,

@@ -8,6 +8,8 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::optimize::Solving;
 use super::probes::Rotation;
 use super::probing::Probing;
@@ -17,7 +19,7 @@ use crate::paths::RingEstimate;
 use crate::tour::Solved;
 
 /// Rings to be probed under load.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Load {
     rings: BTreeMap<GroupId, Promised>,
     /// The rings that these replace, which were probed before.
@@ -27,14 +29,14 @@ pub(super) struct Load {
 }
 
 /// A ring, and the bottleneck that its edges promise. `None` if not all of them are known.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Promised {
     solved: Solved,
     bytes_per_s: Option<u64>,
 }
 
 /// A ring, and its estimate by the measurements at the time of its probe. `None` if one of its edges cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Loaded {
     pub(super) solved: Solved,
     pub(super) estimate: Option<RingEstimate>,

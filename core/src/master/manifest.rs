@@ -17,6 +17,8 @@ use core::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher24};
 
+use serde::{Deserialize, Serialize};
+
 use crate::id::{ContentHash, PeerId, Revision};
 use crate::messages::Misdeed;
 use crate::shared_state::{
@@ -28,11 +30,11 @@ use crate::ticket::TicketMint;
 pub(super) type Offers = BTreeMap<PeerId, Offer>;
 
 /// Equal if and only if the inputs are, except for collisions, which no peer can produce.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(super) struct Digest(u128);
 
 /// One vote to synchronize.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Offer {
     pub(super) revision: Revision,
     pub(super) strategy: SyncStrategy,
@@ -44,7 +46,7 @@ pub(super) struct Offer {
 }
 
 /// The entries of a peer, without their content. The names are kept to tell where two descriptions differ.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Description {
     digest: Digest,
     /// In the order of the names.

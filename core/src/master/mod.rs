@@ -79,6 +79,8 @@ use alloc::vec::Vec;
 pub use io::{MasterConfig, MasterInput, MasterOutput, MasterTimer, Scope};
 pub use view::{MasterView, PeerView};
 
+use serde::{Deserialize, Serialize};
+
 use crate::id::{Epoch, GroupId, PeerId, Round, Seq};
 use crate::messages::{Misdeed, ToMaster, ToPeer};
 use crate::states::{ConnectionPhase, ConnectionState, Event, next_state};
@@ -116,7 +118,7 @@ use tally::Tally;
 /// assert!(matches!(out.first(), Some(MasterOutput::Register { .. })));
 /// assert_eq!(master.view().world_sizes(GroupId(0)).group, 1); // alone: admitted at once
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Master {
     config: MasterConfig,
     stopping: bool,
@@ -266,6 +268,12 @@ impl Master {
             MasterInput::Stop => self.stop(out),
         }
         self.settle(heard, out);
+    }
+
+    /// The limits and deadlines of the run.
+    #[must_use]
+    pub const fn config(&self) -> &MasterConfig {
+        &self.config
     }
 
     /// The state that tests, the model and the logs may read.

@@ -27,6 +27,8 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::loads::{Load, Loaded};
 use super::probes::{Edge, Rotation, rotations};
 use super::probing::Probing;
@@ -43,7 +45,7 @@ use crate::tour::{Solved, TourProblem};
 const WANTED_ROUNDS: u8 = 3;
 
 /// The running optimization.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Optimization {
     /// The round of its members and of questions to the solver.
     pub(super) round: Round,
@@ -58,7 +60,7 @@ pub(super) struct Optimization {
     reports: BTreeMap<GroupId, RingReport>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum Stage {
     Probing(Probing),
     Solving(Solving),
@@ -69,7 +71,7 @@ enum Stage {
 }
 
 /// The solver is running.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(super) struct Solving {
     pub(super) awaiting: BTreeSet<GroupId>,
     pub(super) solved: BTreeMap<GroupId, Solved>,

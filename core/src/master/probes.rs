@@ -10,6 +10,8 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use crate::id::PeerId;
 use crate::paths::Measurement;
 
@@ -20,13 +22,13 @@ pub(super) type Edge = (PeerId, PeerId);
 pub(super) type Rotation = BTreeSet<Edge>;
 
 /// The results of probes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(super) struct Known {
     edges: BTreeMap<Edge, Aging>,
 }
 
 /// A result, and whether it is in its last generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Aging {
     /// The measurement of the edge alone. `None` if nothing arrived, so that it cannot be used.
     alone: Option<Measurement>,

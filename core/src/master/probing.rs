@@ -4,6 +4,8 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::loads::Load;
 use super::optimize::Optimization;
 use super::probes::{Edge, Rotation};
@@ -15,7 +17,7 @@ use crate::states::Event;
 use crate::topology::{LinkOrder, Way};
 
 /// The stage of measuring.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(super) struct Probing {
     /// The current rotation. Its orders and reports carry it.
     pub(super) rotation: Round,

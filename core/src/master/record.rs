@@ -4,6 +4,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use serde::{Deserialize, Serialize};
+
 use super::conflicts::Conflicts;
 use super::manifest::{Offer, Offers};
 use super::newcomers::STRIKES_MAX;
@@ -23,7 +25,7 @@ use crate::topology::{BrokenLinks, BuiltLink, Layout, LinkId, Ring};
 const STRIKES_JOINED_MAX: u8 = 6;
 
 /// One connected peer.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct PeerRecord {
     pub(super) phase: ConnectionPhase,
     pub(super) state: ConnectionState,
@@ -76,7 +78,7 @@ pub(super) struct PeerRecord {
 }
 
 /// Attempts in which an edge of a newcomer failed because of it, as far as the master can tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(super) struct Strikes {
     pub(super) all: u8,
     /// Number of attempts in which the peer at the other end has shown that its own end works.
@@ -86,7 +88,7 @@ pub(super) struct Strikes {
 }
 
 /// What others wait for a peer to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(super) enum Lateness {
     /// It is idle, and a ballot lacks its vote.
     Vote,
@@ -109,7 +111,7 @@ impl Lateness {
 }
 
 /// Why a peer takes part in a wiring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(super) enum Stake {
     /// It waits to be admitted, or it is accepted and waits for nothing.
     Admission,
@@ -126,7 +128,7 @@ pub(super) enum Stake {
 }
 
 /// The tags of one peer, and the number of tags in each state.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(super) struct Tags {
     by_tag: BTreeMap<Tag, CollectiveCommunicationState>,
     initiating: usize,
@@ -208,7 +210,7 @@ impl PeerRecord {
 }
 
 /// One group that has, or is about to have, accepted peers.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(super) struct GroupRecord {
     /// Its accepted peers.
     pub(super) members: BTreeSet<PeerId>,
@@ -251,14 +253,14 @@ pub(super) struct GroupRecord {
 }
 
 /// A link between two members.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct StandingLink {
     pub(super) built: Round,
     pub(super) lanes: u16,
 }
 
 /// How often collectives were aborted because of an edge, or of a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(super) struct Breaks {
     pub(super) times: u8,
     /// Size of the largest of those collectives: an edge may carry small ones, and nothing large.
@@ -266,7 +268,7 @@ pub(super) struct Breaks {
 }
 
 /// The calls in which members of a group wait for each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(super) struct GroupWaits {
     pub(super) syncing: bool,
     pub(super) rewiring: bool,
@@ -359,7 +361,7 @@ impl GroupRecord {
 }
 
 /// The progress of a group's synchronization.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum SyncProgress {
     /// Votes are collected. There may be none yet.
     Voting(Offers),
@@ -382,7 +384,7 @@ impl Default for SyncProgress {
 }
 
 /// One tag of a group.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum Collective {
     /// Votes to start it are collected.
     Initiating(BTreeMap<PeerId, CollectiveSpec>),

@@ -3,6 +3,8 @@
 
 use alloc::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::manifest::Digest;
 use crate::id::{GroupId, Revision};
 
@@ -10,14 +12,14 @@ use crate::id::{GroupId, Revision};
 const GROUPS_REMEMBERED_MAX: usize = 65_536;
 
 /// The content of a group after its last successful synchronization.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Reached {
     pub(super) revision: Revision,
     pub(super) content: Digest,
 }
 
 /// The content that each group has reached.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(super) struct Remembered {
     groups: BTreeMap<GroupId, Reached>,
 }

@@ -7,13 +7,15 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::Master;
 use super::record::{GroupRecord, PeerRecord};
 use crate::id::{GroupId, PeerId};
 use crate::states::ConnectionState;
 
 /// Number of accepted peers in each state.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(super) struct Tally {
     members: usize,
     by_state: BTreeMap<ConnectionState, usize>,
@@ -22,7 +24,7 @@ pub(super) struct Tally {
 }
 
 /// The contribution of one accepted peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Counted {
     group: GroupId,
     state: ConnectionState,

@@ -25,6 +25,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::Master;
 use super::election::Elected;
 use super::manifest::Offers;
@@ -58,7 +60,7 @@ pub(super) struct Hopeless {
 pub(super) type Fetches = BTreeMap<PeerId, Fetch>;
 
 /// The failures of a group since its last successful synchronization.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(super) struct FailedTransfers {
     /// Number of failures, requester first.
     pairs: BTreeMap<(PeerId, PeerId), u8>,

@@ -6,6 +6,8 @@
 //! different paths only those of the slower path count. The processor time of a byte is negligible beside a path
 //! between machines, and that of a message is [`MESSAGE_NS`].
 
+use serde::{Deserialize, Serialize};
+
 use super::{Algorithm, Pattern};
 use crate::element::{CollectiveKind, CollectiveSpec};
 use crate::paths::{FRAME_BYTES, Measurement, RingEstimate};
@@ -19,7 +21,7 @@ pub(super) const MESSAGE_NS: u128 = 10_000;
 const MEETING_PERCENT: u128 = 112;
 
 /// The costs of paths of one kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PathCosts {
     /// The lowest rate and the longest round trip of these paths.
     pub slowest: Measurement,
@@ -28,7 +30,7 @@ pub struct PathCosts {
 }
 
 /// The costs of the paths between the members of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Costs {
     /// The estimate of the established ring.
     pub ring: RingEstimate,

@@ -20,6 +20,8 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::{SiteName, Sites};
 use crate::id::PeerId;
 
@@ -96,7 +98,7 @@ impl FromIterator<((PeerId, PeerId), u32)> for RoundTrips {
 /// assert_eq!(found.name_of(lyon), found.name_of(paris));
 /// assert_eq!(found.name_of(tokyo).as_str(), "~3");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct FoundSites(BTreeMap<PeerId, PeerId>);
 
 impl FoundSites {

@@ -6,8 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::limits::{CONTROL_FRAME_MAX, FIRST_CONTROL_FRAME_MAX};
-use super::session::{ControlHead, SessionFrame};
-use crate::id::Ticket;
+use super::session::{ControlHead, SessionFrame, SessionTerms};
 use crate::transport::{LaneError, LaneRx, LaneTx, recv_some, send_all};
 
 /// Length of the length field of a control frame.
@@ -64,7 +63,7 @@ pub struct ControlReader {
     /// Number of messages that were taken out, over all connections of the session.
     received: u64,
     acknowledged: Option<u64>,
-    token: Option<Ticket>,
+    terms: Option<SessionTerms>,
 }
 
 impl Default for ControlReader {
@@ -90,7 +89,7 @@ impl ControlReader {
             failed: None,
             received: 0,
             acknowledged: None,
-            token: None,
+            terms: None,
         }
     }
 
@@ -145,9 +144,9 @@ impl ControlReader {
         self.acknowledged.take()
     }
 
-    /// The token of the session, if it has arrived since the last call. It comes before the welcome.
-    pub const fn take_token(&mut self) -> Option<Ticket> {
-        self.token.take()
+    /// The terms of the session, if they have arrived since the last call. They come before the welcome.
+    pub const fn take_terms(&mut self) -> Option<SessionTerms> {
+        self.terms.take()
     }
 
     /// Whether no bytes are left over: all bytes so far were whole messages, and all were taken out.
@@ -194,7 +193,7 @@ impl ControlReader {
 
     fn note(&mut self, frame: SessionFrame) {
         match frame {
-            SessionFrame::Opened { token } => self.token = Some(token),
+            SessionFrame::Opened(terms) => self.terms = Some(terms),
             SessionFrame::Received { messages } => self.acknowledged = Some(messages),
         }
     }

@@ -82,7 +82,7 @@
 //!
 //! | body | from | frame |
 //! |---|---|---|
-//! | 0, then 16 bytes | the master, before `Welcome` | the token of the session |
+//! | 0, then 16 bytes and 4 bytes | the master, before `Welcome` | the token of the session, and how many milliseconds the master may be away and still come back |
 //! | 1, then 8 bytes | both, before each heartbeat | number of messages that the sender has received |
 //!
 //! # Sessions
@@ -373,7 +373,7 @@ pub use limits::{
 };
 pub use preamble::{MAGIC, PREAMBLE_BYTES, Preamble, PreambleError, Purpose};
 pub use reply::{REPLY_HEAD_BYTES, Reply, ReplyError, ReplyHead};
-pub use session::{ControlHead, SessionFrame};
+pub use session::{ControlHead, SessionFrame, SessionTerms};
 pub use shared_state::{
     PROBE_ANSWER_BYTES, PROBE_PINGS, STATE_RANGE_HEADER_BYTES, StateRange, StateRequest,
     UnexpectedRange, decode_probe_answer, encode_probe_answer,

@@ -1,6 +1,7 @@
 //! Session frames: what two ends of a control connection tell each other about the connection, and not their machines.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::control::CONTROL_HEAD_BYTES;
 use crate::id::Ticket;
@@ -9,19 +10,29 @@ use crate::id::Ticket;
 const IS_SESSION: u32 = 1 << 31;
 
 /// Length of the longest session frame's body.
-const BODY_MAX: usize = 17;
+const BODY_MAX: usize = 21;
+
+/// Length of a token.
+const TOKEN_BYTES: usize = 16;
 
 const OPENED: u8 = 0;
 const RECEIVED: u8 = 1;
+
+/// What a peer has to know to resume its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SessionTerms {
+    /// What the peer has to show.
+    pub token: Ticket,
+    /// How long the master may be away and still come back, in whole milliseconds: another process may continue from
+    /// its [journal](crate::journal). Zero: it keeps none, so the run ends with its process.
+    pub away_max: Duration,
+}
 
 /// A frame beside the messages of a control connection. It is not counted among them. See [`session`](crate::session).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SessionFrame {
     /// From the master, before the welcome.
-    Opened {
-        /// What the peer has to show to resume the session.
-        token: Ticket,
-    },
+    Opened(SessionTerms),
     /// The other end need not keep the messages up to this number.
     Received {
         /// Number of messages that this end has received.
@@ -40,7 +51,14 @@ impl SessionFrame {
             out.extend_from_slice(field);
         };
         match self {
-            Self::Opened { token } => put(OPENED, &token.0.to_le_bytes()),
+            Self::Opened(SessionTerms { token, away_max }) => {
+                let away_ms = u32::try_from(away_max.as_millis()).unwrap_or(u32::MAX);
+                let mut field = [0; TOKEN_BYTES + 4];
+                let (first, second) = field.split_at_mut(TOKEN_BYTES);
+                first.copy_from_slice(&token.0.to_le_bytes());
+                second.copy_from_slice(&away_ms.to_le_bytes());
+                put(OPENED, &field);
+            }
             Self::Received { messages } => put(RECEIVED, &messages.to_le_bytes()),
         }
     }
@@ -49,9 +67,14 @@ impl SessionFrame {
     pub(super) fn decode(body: &[u8]) -> Option<Self> {
         let (kind, field) = body.split_first()?;
         match *kind {
-            OPENED => Some(Self::Opened {
-                token: Ticket(u128::from_le_bytes(field.try_into().ok()?)),
-            }),
+            OPENED => {
+                let (token, away_ms) = field.split_first_chunk::<TOKEN_BYTES>()?;
+                let away_ms = u32::from_le_bytes(away_ms.try_into().ok()?);
+                Some(Self::Opened(SessionTerms {
+                    token: Ticket(u128::from_le_bytes(*token)),
+                    away_max: Duration::from_millis(away_ms.into()),
+                }))
+            }
             RECEIVED => Some(Self::Received {
                 messages: u64::from_le_bytes(field.try_into().ok()?),
             }),

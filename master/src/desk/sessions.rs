@@ -44,14 +44,16 @@ impl Desk {
             | ControlError::Encode(_) => match self.peers.get(&peer) {
                 // A peer gives an attempt to come back up if it takes too long, and makes another one.
                 Some(connected) if !connected.has_spoken => Some(self.away_max()),
-                Some(_) | None => (!self.reconnect.is_zero()).then_some(self.reconnect),
+                Some(_) | None => {
+                    (!self.limits.reconnect.is_zero()).then_some(self.limits.reconnect)
+                }
             },
         }
     }
 
     /// As long as it does not count as silent.
-    fn away_max(&self) -> Duration {
-        self.reconnect.max(self.silence).min(FOREVER)
+    pub(super) fn away_max(&self) -> Duration {
+        self.limits.reconnect.max(self.silence).min(FOREVER)
     }
 
     fn wait_for(&mut self, peer: PeerId, limit: Duration) {
@@ -74,6 +76,9 @@ impl Desk {
     /// Lets a peer go on over another connection, if it is the peer of that session and both ends have kept what the other
     /// lacks. The machine learns nothing of it.
     pub(super) fn resume(&mut self, returning: Returning) {
+        if !self.is_on_disk() {
+            return;
+        }
         let Returning { from, session, .. } = returning;
         let peer = session.peer;
         let is_right = session.token == self.mint.session(peer);

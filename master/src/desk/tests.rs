@@ -36,7 +36,7 @@ impl Office {
             ..MasterConfig::default()
         };
         let (events, queue) = mpsc::channel(64);
-        let mut desk = Desk::new(config, Duration::ZERO, queue, None);
+        let mut desk = Desk::new(config, Limits::default(), queue, None);
         let (registered, mut identity) = oneshot::channel();
         let from = SocketAddr::from(([127, 0, 0, 1], 1));
         let turn = Gate::new(&Limits::default()).arrive(from.ip());

@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll, Waker};
 
-use pccl_core::id::{ContentHash, EntryIndex, Revision, Round};
+use pccl_core::id::{ContentHash, EntryIndex, Revision, Round, Ticket};
 use pccl_core::wire::{CONTROL_FRAME_MAX, ControlReader};
 
 use super::*;
@@ -174,7 +174,11 @@ fn a_peer_that_acknowledges_nothing_costs_a_bounded_number_of_bytes() {
 #[test]
 fn the_token_goes_before_the_welcome_and_a_count_before_the_heartbeat() {
     let outbox = Outbox::new(1000);
-    outbox.open(Ticket(7));
+    let terms = SessionTerms {
+        token: Ticket(7),
+        away_max: Duration::from_secs(60),
+    };
+    outbox.open(terms);
     outbox.push(&said(1)).unwrap();
     outbox.has_received(5);
     outbox.push(&ToPeer::Heartbeat).unwrap();
@@ -183,7 +187,7 @@ fn the_token_goes_before_the_welcome_and_a_count_before_the_heartbeat() {
     reader.feed(&bytes);
 
     assert_eq!(reader.next_message(), Ok(Some(said(1))));
-    assert_eq!(reader.take_token(), Some(Ticket(7)));
+    assert_eq!(reader.take_terms(), Some(terms));
     assert_eq!(reader.next_message(), Ok(Some(ToPeer::Heartbeat)));
     assert_eq!(reader.take_acknowledged(), Some(5));
     assert_eq!(reader.received(), 2);

@@ -23,7 +23,8 @@ async fn a_master_that_stops_tells_its_peers_and_ends() {
         assert_eq!(peer.listen().await, Err(ControlError::Ended));
     }
     drop((first, second));
-    soon("the end of the master", running).await.unwrap();
+    let ended = soon("the end of the master", running).await.unwrap();
+    ended.unwrap();
 }
 
 #[tokio::test]
@@ -37,7 +38,8 @@ async fn a_master_that_stops_does_not_wait_for_a_peer_that_does_not_go() {
 
     handle.stop();
 
-    soon("the end of the master", running).await.unwrap();
+    let ended = soon("the end of the master", running).await.unwrap();
+    ended.unwrap();
 }
 
 #[test]

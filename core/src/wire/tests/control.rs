@@ -3,6 +3,7 @@
 use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use proptest::collection::vec as list;
 use proptest::prelude::*;
@@ -17,7 +18,8 @@ use crate::shared_state::{EntryInfo, SyncStrategy, SyncVote};
 use crate::site::{SiteMap, SiteName};
 use crate::wire::{
     CONTROL_FRAME_MAX, ControlReader, DecodeError, EncodeError, FIRST_CONTROL_FRAME_MAX,
-    MAX_ENTRY_NAME_BYTES, STATE_REQUEST_MAX, SessionFrame, StateRequest, encode_control,
+    MAX_ENTRY_NAME_BYTES, STATE_REQUEST_MAX, SessionFrame, SessionTerms, StateRequest,
+    encode_control,
 };
 
 const HEARTBEAT: ToMaster = ToMaster::Heartbeat { moved: true };
@@ -375,8 +377,11 @@ fn session(frames: &[SessionFrame]) -> Vec<u8> {
 
 #[test]
 fn session_frames_come_between_messages_and_are_not_counted() {
-    let token = Ticket(u128::MAX - 1);
-    let mut bytes = session(&[SessionFrame::Opened { token }]);
+    let terms = SessionTerms {
+        token: Ticket(u128::MAX - 1),
+        away_max: Duration::from_millis(60_001),
+    };
+    let mut bytes = session(&[SessionFrame::Opened(terms)]);
     encode_control(&ToPeer::Heartbeat, &mut bytes).unwrap();
     let (two, three) = (2, u64::MAX);
     bytes.extend(session(
@@ -393,10 +398,10 @@ fn session_frames_come_between_messages_and_are_not_counted() {
 
     assert_eq!(messages, [ToPeer::Heartbeat, ToPeer::Stopping]);
     assert_eq!(reader.received(), 2);
-    assert_eq!(reader.take_token(), Some(token));
+    assert_eq!(reader.take_terms(), Some(terms));
     assert_eq!(reader.take_acknowledged(), Some(u64::MAX));
     assert_eq!(
-        (reader.take_token(), reader.take_acknowledged()),
+        (reader.take_terms(), reader.take_acknowledged()),
         (None, None)
     );
     assert!(reader.is_empty());

@@ -122,7 +122,7 @@ async fn a_peer_that_may_reconnect_is_lost_when_its_time_is_over() {
         NETWORK_FAILED,
     ] {
         let mut office = Office::open(HEARTBEAT, SILENCE).await;
-        office.desk.reconnect = limit;
+        office.desk.limits.reconnect = limit;
         office.connection_ends(1, ending);
         assert!(office.knows_the_peer(), "{ending}");
 
@@ -141,7 +141,7 @@ async fn a_peer_that_may_reconnect_is_lost_when_its_time_is_over() {
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_comes_back_in_time_is_not_lost_later() {
     let mut office = Office::open(HEARTBEAT, 10 * SILENCE).await;
-    office.desk.reconnect = SILENCE;
+    office.desk.limits.reconnect = SILENCE;
     office.connection_ends(1, PROCESS_DIED);
     assert!(office.comes_back(|_| ()).await.is_some());
 
@@ -182,7 +182,7 @@ async fn a_peer_that_lacks_what_is_not_kept_is_lost() {
 #[tokio::test(start_paused = true)]
 async fn a_peer_whose_invitation_was_revoked_does_not_come_back() {
     let mut office = Office::open(HEARTBEAT, SILENCE).await;
-    office.desk.reconnect = SILENCE;
+    office.desk.limits.reconnect = SILENCE;
 
     office.connection_ends(1, ControlError::Lane(LaneError::Untrusted));
 

@@ -1,0 +1,1 @@
+//! What comes back of a master after a restart.

@@ -1,0 +1,1 @@
+//! A master that is killed goes on; a journal that is damaged is refused.
