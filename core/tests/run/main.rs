@@ -14,6 +14,7 @@ mod deadlines;
 mod deaths;
 mod fairness;
 mod joining;
+mod journal;
 mod refinement;
 mod revisions;
 mod rings;

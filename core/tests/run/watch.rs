@@ -10,11 +10,13 @@ use pccl_core::states::{ConnectionPhase, ConnectionState, Event};
 use pccl_model::bystander::Bystander;
 
 use crate::harness::{Holds, Run, Seat, SeatNo};
+use crate::journal::Mortal;
 
 /// The machines, before the eyes of a bystander, and what has happened so far.
 #[derive(Clone)]
 pub(crate) struct Watch {
     bystander: Bystander,
+    mortal: Mortal,
     /// Transitions that were taken.
     pub(crate) taken: BTreeSet<(ConnectionState, Event)>,
     pub(crate) commits: u32,
@@ -24,6 +26,7 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn new(config: MasterConfig) -> Self {
         Self {
+            mortal: Mortal::new(config.clone()),
             bystander: Bystander::new(config),
             taken: BTreeSet::new(),
             commits: 0,
@@ -53,6 +56,7 @@ impl Watch {
 
     pub(crate) fn master_is_given(&mut self, input: MasterInput) -> Vec<MasterOutput> {
         let out = self.bystander.master_is_given(input.clone());
+        self.mortal.follows(input.clone(), &out);
         self.no_claim_is_broken(&input);
         for output in &out {
             match output {

@@ -26,6 +26,7 @@ fn plan(entries: u32) -> ToPeer {
 fn drain(outbox: &Outbox) -> (Vec<u8>, usize) {
     let (mut bytes, mut encoded_here) = (Vec::new(), 0);
     let by = outbox.first_attachment();
+    outbox.ring();
     loop {
         let mut frames = Vec::new();
         let next = outbox.next(&by, &mut frames);
@@ -89,8 +90,14 @@ fn plans_that_pile_up_are_not_kept() {
     assert_eq!(drain(&outbox).1, 3);
 }
 
-/// The messages that go out next, without session frames.
+/// The messages that go out after a ring, without session frames.
 fn messages(outbox: &Outbox, by: &Attachment) -> Vec<ToPeer> {
+    outbox.ring();
+    released(outbox, by)
+}
+
+/// The messages that go out next.
+fn released(outbox: &Outbox, by: &Attachment) -> Vec<ToPeer> {
     let mut bytes = Vec::new();
     loop {
         let mut frames = Vec::new();
@@ -147,6 +154,51 @@ fn what_is_acknowledged_takes_no_memory_and_cannot_be_asked_for_again() {
     assert_eq!(outbox.attach(2).unwrap_err(), CannotResume::Forgotten);
     assert_eq!(outbox.attach(4).unwrap_err(), CannotResume::NeverSent);
     assert_eq!(messages(&outbox, &outbox.attach(3).unwrap()), []);
+}
+
+#[test]
+fn nothing_goes_out_before_it_is_released() {
+    let outbox = Outbox::new(1 << 20);
+    let by = outbox.first_attachment();
+    outbox.push(&said(1)).unwrap();
+    outbox.has_received(1);
+    outbox.ring();
+    outbox.push(&said(2)).unwrap();
+    outbox.has_received(2);
+    // The end of a connection releases nothing.
+    outbox.end(&by);
+
+    let mut frames = Vec::new();
+    assert!(matches!(outbox.next(&by, &mut frames), Next::Send));
+    let mut reader = ControlReader::with_cap(CONTROL_FRAME_MAX);
+    reader.feed(&frames);
+    assert_eq!(reader.next_message(), Ok(Some(said(1))));
+    assert_eq!(reader.take_acknowledged(), Some(1));
+    assert!(matches!(outbox.next(&by, &mut frames), Next::Wait));
+    assert!(frames.is_empty());
+
+    assert_eq!(messages(&outbox, &by), [said(2)]);
+    assert!(matches!(outbox.next(&by, &mut frames), Next::End));
+}
+
+#[test]
+fn a_session_that_was_kept_goes_on_with_what_the_peer_lacks() {
+    let outbox = Outbox::new(1 << 20);
+    let all = [said(1), plan(3), said(2)];
+    all.iter().for_each(|message| outbox.push(message).unwrap());
+    assert_eq!(messages(&outbox, &outbox.first_attachment()), all);
+    outbox.acknowledge(1).unwrap();
+    let kept = outbox.kept().unwrap();
+    assert!(kept.iter().eq(&all[1..]));
+
+    let restored = Outbox::restored(1 << 20, &kept).unwrap();
+
+    assert_eq!(restored.lock().unsent_bytes(), 0);
+    assert_eq!(restored.attach(4).unwrap_err(), CannotResume::NeverSent);
+    assert_eq!(restored.attach(0).unwrap_err(), CannotResume::Forgotten);
+    let by = restored.attach(2).unwrap();
+    restored.push(&said(3)).unwrap();
+    assert_eq!(messages(&restored, &by), [said(2), said(3)]);
 }
 
 #[test]

@@ -422,18 +422,18 @@ fn a_session_that_is_resumed_goes_on_counting() {
 #[test]
 fn a_session_frame_that_makes_no_sense_ends_the_stream() {
     let head = |length: u32| (1 << 31 | length).to_le_bytes().to_vec();
-    let too_long = |length| Err(DecodeError::TooLong { length, cap: 17 });
+    let too_long = |length| Err(DecodeError::TooLong { length, cap: 21 });
     let cases = [
         (head(0), Err(DecodeError::Malformed)),
         // There is no such kind; and fields that are too short or too long.
         ([head(9), vec![2; 9]].concat(), Err(DecodeError::Malformed)),
         ([head(8), vec![1; 8]].concat(), Err(DecodeError::Malformed)),
         (
-            [head(17), vec![1; 17]].concat(),
+            [head(17), vec![0; 17]].concat(),
             Err(DecodeError::Malformed),
         ),
         // None of it is waited for.
-        (head(18), too_long(18)),
+        (head(22), too_long(22)),
         (head(u32::MAX), too_long(0x7FFF_FFFF)),
     ];
     for (bytes, expected) in cases {
