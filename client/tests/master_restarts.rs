@@ -39,12 +39,12 @@ impl Lasting {
     }
 
     fn start(&mut self) {
-        let master = self.try_start().unwrap();
+        let master = self.start_at(self.address).unwrap();
         self.address = master.local_addr();
         self.master = Some(master);
     }
 
-    fn try_start(&self) -> Result<RunningMaster, ServeError> {
+    fn start_at(&self, address: SocketAddr) -> Result<RunningMaster, ServeError> {
         let limits = Limits {
             restart: self.restart,
             ..Limits::default()
@@ -56,7 +56,7 @@ impl Lasting {
             let trust = Trust::of_directory(&self.directory).unwrap();
             builder = builder.security(Security::Proven(trust));
         }
-        builder.spawn(self.address)
+        builder.spawn(address)
     }
 
     /// The master ends, without a word to anybody.
@@ -235,7 +235,7 @@ fn a_run_that_was_stopped_is_over() {
 fn a_second_master_of_the_same_directory_is_refused() {
     let run = Lasting::new(false, Duration::from_secs(60));
 
-    let refused = run.try_start().unwrap_err();
+    let refused = run.start_at("127.0.0.1:0".parse().unwrap()).unwrap_err();
 
     let in_use = matches!(refused, ServeError::Journal(JournalError::InUse { .. }));
     assert!(in_use, "{refused}");

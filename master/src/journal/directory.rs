@@ -8,7 +8,8 @@ use super::JournalError;
 
 const PREFIX: &str = "master-";
 const EXTENSION: &str = ".pccl-journal";
-const LOCK: &str = "lock";
+/// Not the lock of the invitations, which may be in the same directory.
+const LOCK: &str = "journal.lock";
 
 /// A directory that no other master uses while this lives.
 #[derive(Debug)]
