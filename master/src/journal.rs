@@ -68,11 +68,14 @@ impl Journal {
         let directory = Directory::open(directory)?;
         let latest = directory.latest()?;
         let number = latest.as_ref().map_or(0, |(number, _)| number + 1);
-        let (durable, replayed) = match latest {
-            Some((_, path)) => {
-                let (durable, replayed) = read(&path)?;
-                (durable, Some(replayed))
-            }
+        let kept = match latest {
+            Some((_, path)) => Some(read(&path)?),
+            None => None,
+        };
+        // A process that was killed while it stopped has not removed its journal.
+        let kept = kept.filter(|(durable, _)| !durable.master.view().is_stopping());
+        let (durable, replayed) = match kept {
+            Some((durable, replayed)) => (durable, Some(replayed)),
             None => (Durable::new(Master::new(config)), None),
         };
         let journal = Self::begin(directory, syncs, number, &durable)?;
@@ -188,6 +191,13 @@ impl Journal {
     /// The run is over: no journal is left.
     pub(crate) fn end(&self) {
         self.directory.remove_before(self.number + 1);
+    }
+
+    /// The disk takes nothing more.
+    #[cfg(test)]
+    pub(crate) fn fill_the_disk(&mut self) {
+        let file = File::open(&self.path).unwrap();
+        self.file = Arc::new(Synced::of(file));
     }
 
     fn failed(&self, error: io::Error) -> JournalError {

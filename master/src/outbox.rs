@@ -222,6 +222,12 @@ impl Outbox {
         waiting.wake();
     }
 
+    /// Number of messages that may be sent.
+    #[cfg(test)]
+    pub(crate) fn released(&self) -> u64 {
+        self.lock().released
+    }
+
     /// What a journal keeps of it: the messages that the peer has not acknowledged. `None` if the peer has missed one,
     /// so that its membership is about to end.
     pub(crate) fn kept(&self) -> Option<Unacknowledged<ToPeer>> {

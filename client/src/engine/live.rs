@@ -191,7 +191,11 @@ impl Live {
         let Some(shown) = self.control.shown_by(self.me) else {
             return Some(PeerInput::MasterDisconnected);
         };
-        let may_restart = !self.control.away_max().is_zero();
+        let away_max = self.control.away_max();
+        let may_restart = !away_max.is_zero();
+        if may_restart {
+            tracing::warn!("the master is away ({error}); it has {away_max:?} to come back");
+        }
         let returning = self
             .home
             .return_to(&self.transport, shown, may_restart, self.seed);

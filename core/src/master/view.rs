@@ -33,6 +33,12 @@ impl<'a> MasterView<'a> {
             .map(|(peer, record)| (*peer, PeerView { record }))
     }
 
+    /// Whether the operator has stopped the run.
+    #[must_use]
+    pub const fn is_stopping(self) -> bool {
+        self.master.stopping
+    }
+
     /// One connected peer.
     #[must_use]
     pub fn peer(self, peer: PeerId) -> Option<PeerView<'a>> {

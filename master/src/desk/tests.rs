@@ -1,5 +1,6 @@
 //! Which of a deadline and a message that has arrived goes first.
 
+mod durable;
 mod sessions;
 
 use std::net::SocketAddr;
@@ -35,8 +36,14 @@ impl Office {
             silence,
             ..MasterConfig::default()
         };
+        Self::open_with(config, |_| ()).await
+    }
+
+    /// With a desk that is prepared so.
+    async fn open_with(config: MasterConfig, prepare: impl FnOnce(&mut Desk)) -> Self {
         let (events, queue) = mpsc::channel(64);
         let mut desk = Desk::new(config, Limits::default(), queue, None);
+        prepare(&mut desk);
         let (registered, mut identity) = oneshot::channel();
         let from = SocketAddr::from(([127, 0, 0, 1], 1));
         let turn = Gate::new(&Limits::default()).arrive(from.ip());

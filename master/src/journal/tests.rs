@@ -196,8 +196,7 @@ fn a_disk_that_takes_nothing_more_is_told_and_the_journal_stays_as_it_was() {
     step(&mut first, connected(1));
     first.journal.flush().unwrap();
     let durable = first.durable.clone();
-    let file = scratch.files().remove(0);
-    first.journal.file = Arc::new(Synced::of(File::open(&file).unwrap()));
+    first.journal.fill_the_disk();
 
     step(&mut first, connected(2));
     let error = first.journal.flush().unwrap_err();
@@ -219,6 +218,21 @@ fn a_run_that_has_ended_leaves_no_journal() {
 
     assert_eq!(scratch.files(), Vec::<PathBuf>::new());
     assert_eq!(scratch.open().unwrap().replayed, None);
+}
+
+#[test]
+fn a_run_that_was_being_stopped_when_its_process_was_killed_is_over() {
+    let scratch = Scratch::new();
+    let mut first = scratch.open().unwrap();
+    step(&mut first, connected(1));
+    step(&mut first, MasterInput::Stop);
+    first.journal.flush().unwrap();
+    drop(first.journal);
+
+    let second = scratch.open().unwrap();
+
+    assert_eq!(second.replayed, None);
+    assert!(second.durable.sessions.is_empty());
 }
 
 #[cfg(unix)]
