@@ -13,7 +13,7 @@ use pccl_core::peer::PeerConfig;
 use pccl_core::site::{BadSiteName, SiteName};
 use pccl_core::transport::{LaneError, Listener, Transport};
 use pccl_core::wire::{COLLECTIVES_MAX, FIRST_PEER_PORT};
-use pccl_plane::{CONCURRENT_DEFAULT, PlaneConfig};
+use pccl_plane::{CONCURRENT_DEFAULT, Checksums, PlaneConfig};
 use pccl_transport_tcp::Tcp;
 use pccl_trust::Via;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -62,6 +62,7 @@ pub struct Builder {
     connect_patience: Duration,
     stall_timeout: Duration,
     concurrent_reduces: usize,
+    checksums: Checksums,
     admission_timeout: Option<Duration>,
     keep_memory: Duration,
     record: Option<PathBuf>,
@@ -85,6 +86,7 @@ impl Builder {
             connect_patience: CONNECT_PATIENCE,
             stall_timeout: Duration::from_secs(10),
             concurrent_reduces: CONCURRENT_DEFAULT,
+            checksums: Checksums::default(),
             admission_timeout: None,
             keep_memory: KEEP_MEMORY,
             record: None,
@@ -238,6 +240,15 @@ impl Builder {
         self
     }
 
+    /// On which lanes the data of this peer's collectives gets a checksum. A collective in which damaged bytes arrive is
+    /// [aborted](crate::Error::Aborted) like one that has lost a lane, and a `tracing` warning names the lane and the
+    /// peer that sends on it. Encrypted lanes never have one: they prove each byte. Peers may choose differently.
+    /// Default: plain lanes to other machines.
+    pub const fn checksums(mut self, on: Checksums) -> Self {
+        self.checksums = on;
+        self
+    }
+
     /// How long to wait to be admitted. The peers of the run admit newcomers when they call
     /// [`update_topology`](Communicator::update_topology). More than zero. Default: no limit.
     pub const fn admission_timeout(mut self, limit: Duration) -> Self {
@@ -388,6 +399,7 @@ impl Builder {
             data: PlaneConfig {
                 stall: self.stall_timeout,
                 concurrent: self.concurrent_reduces,
+                checksums: self.checksums,
                 ..PlaneConfig::default()
             },
             backups: Arc::clone(&backups),

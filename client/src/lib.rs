@@ -178,7 +178,7 @@ pub use pccl_core::plan::{Algorithm, Pattern};
 pub use pccl_core::shared_state::{EntryMismatch, EntryShape, SyncFailure, SyncStrategy};
 pub use pccl_core::site::BadSiteName;
 pub use pccl_core::transport::{LaneError, Protocol, Transport};
-pub use pccl_plane::Defect;
+pub use pccl_plane::{Checksums, Defect};
 #[cfg(feature = "quic")]
 pub use pccl_transport_quic::{Congestion, Quic, UnknownCongestion};
 pub use pccl_transport_tcp::Tcp;

@@ -21,8 +21,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use pccl_kernels::{
-    Codec, ElementType, Op, Scheme, content_hash, divide, reduce, reduce_into, reduce_saving,
-    simplehash,
+    Codec, ElementType, Op, Scheme, checksum, content_hash, divide, reduce, reduce_into,
+    reduce_saving, simplehash,
 };
 
 const LEN: usize = 64 << 10;
@@ -101,6 +101,9 @@ fn main() -> ExitCode {
         .filter(|row| row.ratio() < row.floor)
         .map(|row| (&row.name, format!("{:.3} < {}", row.ratio(), row.floor)))
         .collect();
+    for row in rows.iter().filter(|row| row.name == "checksum") {
+        println!("{} {:?}", row.ratio(), row.times);
+    }
     println!("{} kernels measured", rows.len());
     if below.is_empty() {
         return ExitCode::SUCCESS;
@@ -148,6 +151,9 @@ fn reductions() -> Vec<Row> {
 
 fn hashes() -> Vec<Row> {
     vec![
+        Row::new("checksum".to_owned(), 0.3, |b| {
+            black_box(checksum(&b.from));
+        }),
         Row::new("simplehash".to_owned(), 0.12, |b| {
             black_box(simplehash(&b.from));
         }),

@@ -1,4 +1,4 @@
-//! Element-wise reduction, quantization and content hashing for pccl, on plain bytes.
+//! Element-wise reduction, quantization, checksums and content hashing for pccl, on plain bytes.
 //!
 //! A received frame is a little-endian slice of bytes at any address, so all functions take byte slices of any
 //! alignment. Results are the same on every machine. Those of reductions and divisions do not depend on how a buffer
@@ -8,6 +8,7 @@
 //!   slice, and [`reduce_saving()`] saves what it overwrites.
 //! - [`divide()`]: divides sums to get averages. [`scale()`]: multiplies a contribution by its weight.
 //! - [`Codec`]: encodes floats as small integers ([`Scheme`]), and reduces encoded frames.
+//! - [`checksum()`]: 64 bits against accidents on the way of a frame.
 //! - [`simplehash()`]: a 32-bit hash of content. [`content_hash()`]: a hash that nobody can forge, also in steps
 //!   ([`ContentHashing`]).
 //!
@@ -30,6 +31,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod checksum;
 mod codec;
 mod content_hash;
 mod cores;
@@ -45,6 +47,7 @@ mod reduce;
 mod scale;
 mod simplehash;
 
+pub use checksum::checksum;
 pub use codec::{Codec, Scheme};
 pub use content_hash::{ContentHashing, content_hash};
 pub use divide::divide;

@@ -47,6 +47,8 @@
 //!   own contribution begins to leave is decided by `pace`.
 //! - An operation that is stopped loses nothing but its own frames: those that have begun are finished,
 //!   those that arrive late are read and thrown away.
+//! - A payload that came with a checksum is compared before anything is computed from it or passed on. Who passes it on
+//!   unchanged passes the checksum on too.
 //! - With one operation no frame takes a lock, allocates or wakes another task.
 
 #![forbid(unsafe_code)]
@@ -68,7 +70,7 @@ pub use error_bound::error_bound;
 pub use floats::Float;
 pub use handover::LinkBroke;
 pub use memory::{Backup, UserBuffers};
-pub use pace::{CONCURRENT_DEFAULT, PlaneConfig};
+pub use pace::{CONCURRENT_DEFAULT, Checksums, PlaneConfig};
 pub use plane::DataPlane;
 pub use progress::{Progress, Sensor};
 pub use ranks::{LanesInUse, LinkInUse, Ranks};

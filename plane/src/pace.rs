@@ -22,6 +22,7 @@
 //! |---|---|
 //! | `window` | how much of one operation's contribution is in flight |
 //! | `pacer` | which operations contribute, and with which share |
+//! | `checksums` | which lanes carry checksums |
 //! | `lanes` | how many lanes of a link a reduce takes |
 //!
 //! How long something may stand still is no limit of pace; `run::stall` has those.
@@ -31,10 +32,12 @@ use std::time::Duration;
 use pccl_core::plan::STRIPE_BYTES_MIN;
 use pccl_core::wire::FRAME_PAYLOAD_MAX;
 
+mod checksums;
 mod lanes;
 mod pacer;
 mod window;
 
+pub use checksums::Checksums;
 pub(crate) use lanes::{LaneChoice, Rate};
 pub(crate) use pacer::{Pacer, Pass};
 pub(crate) use window::Window;
@@ -84,6 +87,8 @@ pub struct PlaneConfig {
     pub concurrent: usize,
     /// Least bytes of a stripe. The same at all peers. Default: [`STRIPE_BYTES_MIN`].
     pub stripe_bytes: u64,
+    /// On which lanes payloads are sent with a checksum. Default: [`Checksums::BetweenMachines`].
+    pub checksums: Checksums,
 }
 
 impl Default for PlaneConfig {
@@ -94,6 +99,7 @@ impl Default for PlaneConfig {
             local_window: LOCAL_WINDOW,
             stripe_bytes: STRIPE_BYTES_MIN,
             concurrent: CONCURRENT_DEFAULT,
+            checksums: Checksums::default(),
         }
     }
 }

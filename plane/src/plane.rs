@@ -104,7 +104,7 @@ impl DataPlane {
             reports,
             ..
         } = self;
-        StandingLink::stand(link, installed, config.stall, registry, reports)
+        StandingLink::stand(link, installed, config, registry, reports)
     }
 
     /// Registers an execution, so that frames find it. Executions begin in the order of their numbers.

@@ -333,7 +333,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 rx.map_or(Ok(()), |rx| self.headed(rx, header))?;
             }
             Poll::Ready(Err(end)) => {
-                tracing::debug!(rank = from.rank, lane = number, %end, "a receiving lane ended");
+                end.tell(&from.link, number);
                 drop(lane.take_rx());
                 // Whoever still needs it, this operation too, is told.
                 self.port.registry.lane_ended(&from.link, number);
@@ -381,7 +381,7 @@ impl<'a, 'b> Run<'a, 'b> {
             while lane.has_room()
                 && let Some(frame) = self.work.next_out(outlet, &self.buffers)?
             {
-                lane.begin_to_send(frame);
+                lane.begin_to_send(frame, &self.buffers)?;
             }
         }
         let mut moved = false;

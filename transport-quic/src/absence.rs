@@ -21,8 +21,15 @@ use crate::error::of_socket;
 use crate::shared::SharedConnection;
 use crate::socket::bind_towards;
 
-/// How often a connection is checked, and how long to wait for the answer of the host.
+/// How often a connection is checked on which nothing is sent.
 const LOOK: Duration = Duration::from_millis(250);
+
+/// How often a connection is checked while packets leave, at most: two round trips are always let pass, because no
+/// answer can come sooner than after one.
+const LOOK_WHILE_SENDING: Duration = Duration::from_millis(25);
+
+/// How long to wait for the answer of the host.
+const HOST_ANSWER: Duration = Duration::from_millis(250);
 
 /// How long the other end may take to show that it lives after all, in addition to three round trips.
 const ANSWER: Duration = Duration::from_millis(50);
@@ -49,8 +56,9 @@ async fn ask(at: SocketAddr) -> Result<Infallible, Error> {
 /// Closes the connection once no process is at its other end.
 pub(crate) async fn watch(shared: Weak<SharedConnection>) {
     let mut before = Traffic::default();
+    let mut pause = LOOK;
     loop {
-        sleep(LOOK).await;
+        sleep(pause).await;
         let Some(shared) = shared.upgrade() else {
             return;
         };
@@ -62,6 +70,12 @@ pub(crate) async fn watch(shared: Weak<SharedConnection>) {
             tracing::debug!(from = %shared.from, "nobody is there any more");
             return shared.give_up(LaneError::Reset);
         }
+        pause = match now.sent == before.sent {
+            true => LOOK,
+            false => LOOK_WHILE_SENDING
+                .max(shared.connection.rtt() * 2)
+                .min(LOOK),
+        };
         before = now;
     }
 }
@@ -86,7 +100,7 @@ impl Traffic {
 /// Whether the host reports that no process listens, and nothing arrives on the connection.
 pub(crate) async fn is_absent(shared: &Arc<SharedConnection>) -> bool {
     let before = Traffic::of(shared).received;
-    if timeout(LOOK, absence(shared.from)).await != Ok(LaneError::Refused) {
+    if timeout(HOST_ANSWER, absence(shared.from)).await != Ok(LaneError::Refused) {
         return false;
     }
     // A forged message ends nothing: who is there answers this.

@@ -217,6 +217,7 @@ fn connect_over(
         .listen(assignment.host)
         .first_port(0)
         .site(&*assignment.site)
+        .checksums(assignment.work.checksums)
         .connect()?;
     tell(&Event::Admitted);
     while comm.world_size() < assignment.peers {

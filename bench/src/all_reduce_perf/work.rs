@@ -1,6 +1,6 @@
 //! What every rank has to know: what is reduced, and how.
 
-use pccl::{Algorithm, ElementType, Quantization, Reduce, ReduceOp};
+use pccl::{Algorithm, Checksums, ElementType, Quantization, Reduce, ReduceOp};
 
 use super::collective::Collective;
 use super::contribution::largest;
@@ -75,6 +75,10 @@ pub(crate) struct Work {
     /// lane, whatever --lanes says; this measures the way of many lanes, as between machines.
     #[arg(long)]
     pub(crate) far: bool,
+    /// Which lanes carry checksums: never (none), between-machines (plain ones to other machines), always (all plain
+    /// ones). Default: between-machines.
+    #[arg(long, default_value = "between-machines", value_parser = checksums)]
+    pub(crate) checksums: Checksums,
     /// Keep each rank on one core, by turns. Small reduces take half as long again between cores as on
     /// one; otherwise the system decides, and may decide differently for ours and for the floor.
     #[arg(long)]
@@ -196,6 +200,8 @@ impl Work {
         arguments.extend(self.in_place.then(|| "--in-place".to_owned()));
         arguments.extend(self.far.then(|| "--far".to_owned()));
         arguments.extend(self.bind.then(|| "--bind".to_owned()));
+        let checksums = CHECKSUMS.into_iter().find(|(_, on)| *on == self.checksums);
+        arguments.extend(checksums.map(|(name, _)| format!("--checksums={name}")));
         let congestion = self.congestion.as_ref();
         arguments.extend(congestion.map(|name| format!("--congestion={name}")));
         arguments
@@ -225,6 +231,20 @@ fn operation(text: &str) -> Result<ReduceOp, String> {
     let mut all = OPERATIONS.into_iter();
     all.find(|op| op.to_string() == text)
         .ok_or_else(|| "no such operation".into())
+}
+
+/// Where checksums are sent, by name.
+const CHECKSUMS: [(&str, Checksums); 3] = [
+    ("never", Checksums::Never),
+    ("between-machines", Checksums::BetweenMachines),
+    ("always", Checksums::Always),
+];
+
+fn checksums(text: &str) -> Result<Checksums, String> {
+    let known = CHECKSUMS.into_iter().find(|(name, _)| *name == text);
+    known
+        .map(|(_, on)| on)
+        .ok_or_else(|| "no such choice of lanes".into())
 }
 
 fn compression(text: &str) -> Result<Compression, String> {

@@ -1,11 +1,16 @@
 //! The header before every payload on a link lane.
 
 use super::bytes::Fields;
+use super::crc32c::crc32c;
 use super::limits::DATA_FRAME_MAX;
 use crate::id::Seq;
 
 /// Length of an encoded [`FrameHeader`].
-pub const FRAME_HEADER_BYTES: usize = 32;
+pub const FRAME_HEADER_BYTES: usize = 40;
+
+/// The checksum of a payload, as `pccl_kernels::checksum` computes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PayloadSum(pub u64);
 
 /// Describes the payload that follows: elements as they lie in memory on a little-endian machine, without gaps, or
 /// their quantized form.
@@ -24,6 +29,9 @@ pub struct FrameHeader {
     pub stripe: u16,
     /// [`LEFT_MACHINE`](Self::LEFT_MACHINE), or 0.
     pub flags: u16,
+    /// The checksum of the payload, if its sender has computed one: it does so on a lane whose transport proves
+    /// nothing. The receiver compares it before it uses a byte.
+    pub sum: Option<PayloadSum>,
 }
 
 impl FrameHeader {
@@ -31,6 +39,9 @@ impl FrameHeader {
     /// another machine sets it, and all ranks that forward the frame keep it. So the rank that contributed the frame
     /// learns whether the ring stays on its machine.
     pub const LEFT_MACHINE: u16 = 1;
+
+    /// The flag on the wire of a frame whose payload has a checksum. Not among [`flags`](Self::flags).
+    const SUMMED: u16 = 2;
 
     /// The bytes to send before the payload.
     #[must_use]
@@ -42,7 +53,12 @@ impl FrameHeader {
         fields.put(self.length.to_le_bytes());
         fields.put(self.step.to_le_bytes());
         fields.put(self.stripe.to_le_bytes());
-        fields.put(self.flags.to_le_bytes());
+        let summed = self.sum.map_or(0, |_| Self::SUMMED);
+        fields.put((self.flags | summed).to_le_bytes());
+        fields.put(self.sum.map_or(0, |sum| sum.0).to_le_bytes());
+        if let Some((covered, own)) = bytes.split_last_chunk_mut() {
+            *own = crc32c(covered).to_le_bytes();
+        }
         bytes
     }
 
@@ -52,23 +68,32 @@ impl FrameHeader {
     /// The header is not of this version, so that the next header cannot be found. Close the lane, and report it as
     /// broken.
     pub fn decode(bytes: &[u8; FRAME_HEADER_BYTES]) -> Result<Self, FrameError> {
+        if let Some((covered, own)) = bytes.split_last_chunk()
+            && u32::from_le_bytes(*own) != crc32c(covered)
+        {
+            return Err(FrameError::Damaged);
+        }
         let mut fields = Fields::new(bytes);
-        let header = Self {
-            seq: Seq(u64::from_le_bytes(fields.take())),
-            offset: u64::from_le_bytes(fields.take()),
-            length: u32::from_le_bytes(fields.take()),
-            step: u32::from_le_bytes(fields.take()),
-            stripe: u16::from_le_bytes(fields.take()),
-            flags: u16::from_le_bytes(fields.take()),
-        };
-        if fields.take::<4>() != [0; 4] {
+        let (seq, offset) = (Seq(u64::from_le_bytes(fields.take())), fields.take());
+        let (length, step, stripe) = (fields.take(), fields.take(), fields.take());
+        let flags = u16::from_le_bytes(fields.take());
+        let sum = PayloadSum(u64::from_le_bytes(fields.take()));
+        if flags & !(Self::LEFT_MACHINE | Self::SUMMED) != 0 {
+            return Err(FrameError::UnknownFlags { flags });
+        }
+        let is_summed = flags & Self::SUMMED != 0;
+        if !is_summed && sum != PayloadSum(0) {
             return Err(FrameError::ReservedNotZero);
         }
-        if header.flags & !Self::LEFT_MACHINE != 0 {
-            return Err(FrameError::UnknownFlags {
-                flags: header.flags,
-            });
-        }
+        let header = Self {
+            seq,
+            offset: u64::from_le_bytes(offset),
+            length: u32::from_le_bytes(length),
+            step: u32::from_le_bytes(step),
+            stripe: u16::from_le_bytes(stripe),
+            flags: flags & !Self::SUMMED,
+            sum: is_summed.then_some(sum),
+        };
         if header.length as usize > DATA_FRAME_MAX {
             return Err(FrameError::TooLong {
                 length: header.length,
@@ -81,7 +106,10 @@ impl FrameHeader {
 /// Why a frame header cannot be decoded. The lane is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum FrameError {
-    /// The reserved bytes are not zero.
+    /// The header is not what was sent: its checksum is another one.
+    #[error("the header of a data frame was damaged on its way")]
+    Damaged,
+    /// There is no checksum of the payload, and its bytes are not zero.
     #[error("the reserved bytes of a data frame are not zero")]
     ReservedNotZero,
     /// A flag is set that this version does not define.

@@ -151,9 +151,15 @@
 //! | 16 | 4 | payload length n, at most [`DATA_FRAME_MAX`] |
 //! | 20 | 4 | step of the [`plan`](crate::plan) |
 //! | 24 | 2 | stripe |
-//! | 26 | 2 | flags: 1 if the payload was sent between machines on its way; else 0 |
-//! | 28 | 4 | reserved, 0 |
-//! | 32 | n | elements, little-endian, without gaps, or their quantized form |
+//! | 26 | 2 | flags: 1 if the payload was sent between machines on its way, plus 2 if it has a checksum |
+//! | 28 | 8 | checksum of the payload, as `pccl_kernels::checksum` describes; 0 without one |
+//! | 36 | 4 | CRC-32C (Castagnoli) of the 36 bytes before |
+//! | 40 | n | elements, little-endian, without gaps, or their quantized form |
+//!
+//! The checksum of the header is always there. That of the payload is the sender's choice, frame by frame: on a lane
+//! that proves what it carries, such as TLS or QUIC, it would be of no use. A receiver checks it where there is one,
+//! before it uses a byte of the payload. A damaged header or payload ends the lane. Who forwards a payload unchanged
+//! may forward its checksum.
 //!
 //! A buffer is divided into shards, one for each rank ([`Shards`](crate::plan::Shards)): in a reduce-scatter and an
 //! all-gather in the order of the peers' ids, otherwise in that of the ranks. Their lengths differ by at most one
@@ -345,6 +351,7 @@
 
 mod bytes;
 mod control;
+mod crc32c;
 mod frame;
 mod handshake;
 mod limits;
@@ -359,7 +366,7 @@ pub use control::{
     CONTROL_HEAD_BYTES, ControlError, ControlReader, DecodeError, EncodeError, encode_control,
     recv_control, send_control,
 };
-pub use frame::{FRAME_HEADER_BYTES, FrameError, FrameHeader};
+pub use frame::{FRAME_HEADER_BYTES, FrameError, FrameHeader, PayloadSum};
 pub use handshake::{
     HandshakeError, PROOF_BYTES, offer, offer_again, offer_proven, recv_count, recv_preamble,
     recv_proof, recv_reply, refuse, send_reply,

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use pccl_core::id::Round;
 use pccl_core::topology::{LinkId, Way};
@@ -14,7 +13,7 @@ use super::receiving::Home;
 use super::registry::Registry;
 use super::sending::TxSlot;
 use super::{receiving, sending};
-use crate::pace::LaneChoice;
+use crate::pace::{LaneChoice, PlaneConfig};
 use crate::progress::Progress;
 
 /// What is known about a link by everybody who uses it.
@@ -152,15 +151,16 @@ pub(crate) struct StandingLink {
 }
 
 impl StandingLink {
-    /// Puts lanes to use. A frame that makes no progress for `stall` has lost its lane. Has to be called inside a
-    /// tokio runtime.
+    /// Puts lanes to use. A frame that makes no progress for the stall time has lost its lane. Has to be called inside
+    /// a tokio runtime.
     pub(crate) fn stand(
         link: LinkId,
         installed: Installed,
-        stall: Duration,
+        config: &PlaneConfig,
         registry: &Arc<Registry>,
         reports: &Reports,
     ) -> Self {
+        let stall = config.stall;
         let Installed { built, lanes } = installed;
         let count = u16::try_from(lanes.len()).unwrap_or(u16::MAX);
         let state = Arc::new(LinkState {
@@ -181,6 +181,8 @@ impl StandingLink {
                     // Small frames fit into the system's buffers, so only the system can tell that they
                     // do not arrive; it has to before the receiver starves.
                     lane.tx.give_up_after(stall);
+                    let is_summed = config.checksums.apply_to(&lane);
+                    let lane = (lane, is_summed);
                     let (keeper, slot) =
                         sending::Keeper::new(number, lane, &state, stall, registry);
                     slots.push(slot);

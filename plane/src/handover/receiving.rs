@@ -34,6 +34,23 @@ pub(crate) enum ReadEnd {
     Lane(#[from] LaneError),
     #[error(transparent)]
     Frame(#[from] FrameError),
+    #[error("the payload of a data frame was damaged on its way")]
+    DamagedPayload,
+}
+
+impl ReadEnd {
+    /// Tells whoever reads the log: at once if bytes were damaged, which nothing else shows.
+    pub(crate) fn tell(&self, link: &LinkState, lane: u16) {
+        let from = link.link().with;
+        match self {
+            Self::DamagedPayload | Self::Frame(FrameError::Damaged) => {
+                tracing::warn!(%from, lane, end = %self, "a lane is given up");
+            }
+            Self::Lane(_) | Self::Frame(_) => {
+                tracing::debug!(%from, lane, end = %self, "a receiving lane ended");
+            }
+        }
+    }
 }
 
 /// The receiving end of a lane, anywhere between the end of one payload and the beginning of the next.
@@ -322,7 +339,7 @@ impl Keeper {
                 Found::Frame(lane, header) => self.registry.route(lane, header),
                 Found::End(end) => {
                     if let Some((_, end)) = end {
-                        tracing::debug!(lane = self.lane, %end, "a receiving lane ended");
+                        end.tell(&self.link, self.lane);
                     }
                     break;
                 }

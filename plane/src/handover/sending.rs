@@ -23,6 +23,8 @@ pub(crate) struct TxSlot {
     lane: u16,
     link: Arc<LinkState>,
     is_local: bool,
+    /// Payloads get a checksum.
+    is_summed: bool,
     turns: Mutex<Turns>,
     /// Does anybody wait? Read for every frame, without the lock.
     contended: AtomicBool,
@@ -134,6 +136,11 @@ impl TxLane {
         self.slot.lane
     }
 
+    /// Do payloads on it get a checksum?
+    pub(crate) fn is_summed(&self) -> bool {
+        self.slot.is_summed
+    }
+
     pub(crate) fn is_of(&self, link: &Arc<LinkState>) -> bool {
         Arc::ptr_eq(&self.slot.link, link)
     }
@@ -216,7 +223,7 @@ impl Keeper {
     /// The keeper of a lane that has just been put to use, and the lane.
     pub(crate) fn new(
         lane: u16,
-        ends: Lane,
+        (ends, is_summed): (Lane, bool),
         link: &Arc<LinkState>,
         stall: Duration,
         registry: &Arc<Registry>,
@@ -226,6 +233,7 @@ impl Keeper {
             lane,
             link: Arc::clone(link),
             is_local: ends.tx.is_local(),
+            is_summed,
             turns: Mutex::new(Turns {
                 state: TurnState::Idle(ends.tx),
                 waiting: VecDeque::new(),

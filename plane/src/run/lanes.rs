@@ -11,7 +11,7 @@ use super::{RunFailure, Sending};
 use crate::handover::{AHEAD_BYTES, DeliverySender, ReadEnd, RxLane, TxLane};
 use crate::memory::UserBuffers;
 use crate::pace::{BYTES_AT_ONCE, FRAMES_AT_ONCE, SMALL_BYTES};
-use crate::work::{BEYOND, IncomingFrame, OutgoingFrame, RankWork};
+use crate::work::{BEYOND, Defect, IncomingFrame, OutgoingFrame, RankWork};
 
 /// A lane from another rank, while the operation has it, and its frame on it.
 #[derive(Default)]
@@ -160,13 +160,23 @@ impl TxWork {
         self.leaving.len() < FRAMES_AT_ONCE && bytes.sum::<usize>() < BYTES_AT_ONCE
     }
 
-    /// A frame is about to leave, behind those that already are.
-    pub(crate) fn begin_to_send(&mut self, frame: OutgoingFrame) {
+    /// A frame is about to leave, behind those that already are: with a checksum if the lane asks for it.
+    pub(crate) fn begin_to_send(
+        &mut self,
+        mut frame: OutgoingFrame,
+        buffers: &UserBuffers<'_>,
+    ) -> Result<(), Defect> {
+        if self.tx.as_ref().is_some_and(TxLane::is_summed) {
+            frame.sum_up(buffers)?;
+        } else {
+            frame.header.sum = None;
+        }
         self.leaving.push_back(Leaving {
             head: frame.header.encode(),
             frame,
             sent: 0,
         });
+        Ok(())
     }
 
     /// Sends what the lane takes of the frames that leave. Ready once one has left, whole. Tells in `moved` whether
@@ -245,7 +255,7 @@ fn ahead_of(owed: u64) -> usize {
 }
 
 impl Arriving {
-    /// Receives what is missing.
+    /// Receives what is missing, and compares its checksum.
     fn poll_rest(
         &mut self,
         rx: &mut RxLane,
@@ -258,7 +268,10 @@ impl Arriving {
             self.filled += ready!(rx.poll_payload(cx, room))?;
             *moved = true;
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(match self.frame.is_intact(buffers) {
+            true => Ok(()),
+            false => Err(ReadEnd::DamagedPayload),
+        })
     }
 }
 

@@ -126,6 +126,7 @@ impl<'a> Attacked<'a> {
             step,
             stripe: 0,
             flags: 0,
+            sum: None,
         };
         (from, header)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, ReduceOp};
 use pccl_core::id::{PeerId, Seq};
 use pccl_core::plan::Algorithm;
-use pccl_core::wire::{DATA_FRAME_MAX, FRAME_PAYLOAD_MAX, FrameHeader};
+use pccl_core::wire::{DATA_FRAME_MAX, FRAME_HEADER_BYTES, FRAME_PAYLOAD_MAX, FrameHeader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::test;
 use tokio::time::Instant;
@@ -39,6 +39,7 @@ pub(super) fn first() -> FrameHeader {
         step: 0,
         stripe: 0,
         flags: 0,
+        sum: None,
     }
 }
 
@@ -210,7 +211,11 @@ async fn a_header_that_cannot_be_understood_ends_the_lane() {
         flags: 4,
         ..first()
     };
-    for header in [[0xFF; 32], too_long.encode(), unknown_flags.encode()] {
+    for header in [
+        [0xFF; FRAME_HEADER_BYTES],
+        too_long.encode(),
+        unknown_flags.encode(),
+    ] {
         let mut alone = Alone::new(small_frames());
         alone.from_previous.write_all(&header).await.unwrap();
 

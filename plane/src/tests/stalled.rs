@@ -124,6 +124,7 @@ async fn frames_of_another_operation_are_reported_by_who_gets_them_before_anybod
             step: 0,
             stripe: 0,
             flags: 0,
+            sum: None,
         };
         let begun = Instant::now();
 
@@ -156,6 +157,7 @@ async fn leftovers_before_the_frames_of_an_operation_do_not_make_who_gets_them_s
         step: 0,
         stripe: 0,
         flags: 0,
+        sum: None,
     };
     let begun = Instant::now();
 

@@ -54,7 +54,7 @@ impl LaneTx for Tx {
 }
 
 /// A lane whose other end is on the same machine.
-struct Near(Box<dyn LaneTx>);
+pub(super) struct Near(pub(super) Box<dyn LaneTx>);
 
 impl LaneTx for Near {
     fn poll_send(

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use pccl_core::plan::Action;
-use pccl_core::wire::{FRAME_PAYLOAD_MAX, FRAME_PAYLOAD_MIN, FrameHeader};
+use pccl_core::wire::{FRAME_PAYLOAD_MAX, FRAME_PAYLOAD_MIN, FrameHeader, PayloadSum};
 
 use super::fault::{Defect, Misfit, NotTaken};
 use super::frame::{BEYOND, Body, IncomingFrame, Landing, OutgoingFrame};
@@ -40,6 +40,7 @@ impl RankWork {
             range,
             length,
             flags: header.flags,
+            sum: header.sum,
             landing,
         })
     }
@@ -94,6 +95,7 @@ impl RankWork {
         let (number, handling, range) =
             (incoming.stripe, incoming.handling, incoming.range.clone());
         let (length, flags, source) = (incoming.length, incoming.flags, incoming.source);
+        let sum = incoming.sum.filter(|_| !handling.action.adds());
         let bytes = range.len() as u64;
         let body = self.process(incoming, buffers)?;
         if handling.comes_back {
@@ -116,10 +118,10 @@ impl RankWork {
         for nth in 0..last {
             let onward = self.onward(number, handling, nth)?;
             let copy = self.duplicate(&body, length)?;
-            self.forward((number, onward), &range, (length, flags), copy)?;
+            self.forward((number, onward), &range, (length, flags, sum), copy)?;
         }
         let onward = self.onward(number, handling, last)?;
-        self.forward((number, onward), &range, (length, flags), body)
+        self.forward((number, onward), &range, (length, flags, sum), body)
     }
 
     /// Puts a frame where it goes on.
@@ -127,11 +129,12 @@ impl RankWork {
         &mut self,
         (number, onward): (u16, Onward),
         range: &Range<usize>,
-        (length, flags): (usize, u16),
+        (length, flags, sum): (usize, u16, Option<PayloadSum>),
         body: Body,
     ) -> Result<(), Defect> {
         let mut header = self.header(number, onward.step, range.start, length)?;
         header.flags |= flags;
+        header.sum = sum;
         let outgoing = OutgoingFrame { header, body };
         let bytes = range.len() as u64;
         self.outlet(onward.outlet)?.push(onward, outgoing, bytes);

@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
-use pccl_core::wire::{FRAME_HEADER_BYTES, FrameHeader};
+use pccl_core::wire::{FRAME_HEADER_BYTES, FrameHeader, PayloadSum};
 
+use super::RankWork;
+use super::fault::Defect;
 use super::stripe::Handling;
 use crate::memory::UserBuffers;
 
@@ -39,6 +41,8 @@ pub(crate) struct IncomingFrame {
     pub(super) length: usize,
     /// Of its header.
     pub(super) flags: u16,
+    /// Of its header.
+    pub(super) sum: Option<PayloadSum>,
     pub(super) landing: Landing,
 }
 
@@ -54,6 +58,19 @@ impl OutgoingFrame {
     pub(crate) const fn length(&self) -> usize {
         self.header.length as usize
     }
+
+    /// Puts the checksum of the payload into the header, unless the payload came with one.
+    pub(crate) fn sum_up(&mut self, buffers: &UserBuffers<'_>) -> Result<(), Defect> {
+        if self.header.sum.is_none() {
+            let payload = RankWork::payload(self, buffers).ok_or(Defect::here())?;
+            self.header.sum = Some(sum_of(payload));
+        }
+        Ok(())
+    }
+}
+
+fn sum_of(payload: &[u8]) -> PayloadSum {
+    PayloadSum(pccl_kernels::checksum(payload))
 }
 
 impl IncomingFrame {
@@ -80,6 +97,15 @@ impl IncomingFrame {
                 buffers.result_mut(rest).unwrap_or_default()
             }
         }
+    }
+
+    /// Whether the payload, all of which has arrived, is what was sent, as far as its sender has said.
+    pub(crate) fn is_intact(&self, buffers: &UserBuffers<'_>) -> bool {
+        let payload = match &self.landing {
+            Landing::Scratch(buffer) => buffer.get(..self.length),
+            Landing::Result => buffers.result(self.range.clone()),
+        };
+        self.sum.is_none_or(|sum| payload.map(sum_of) == Some(sum))
     }
 
     /// What was received beyond the payload, up to byte `filled`.

@@ -106,6 +106,7 @@ impl RankWork {
             step,
             stripe,
             flags: 0,
+            sum: None,
         })
     }
 }

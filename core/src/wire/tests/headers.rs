@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 
 use crate::id::{EntryIndex, Seq};
+use crate::wire::crc32c::crc32c;
 use crate::wire::{
-    DATA_FRAME_MAX, FRAME_HEADER_BYTES, FRAME_PAYLOAD_MAX, FrameError, FrameHeader,
+    DATA_FRAME_MAX, FRAME_HEADER_BYTES, FRAME_PAYLOAD_MAX, FrameError, FrameHeader, PayloadSum,
     STATE_RANGE_HEADER_BYTES, StateRange, UnexpectedRange,
 };
 
@@ -15,6 +16,7 @@ const FRAME: FrameHeader = FrameHeader {
     step: 0x2726_2524,
     stripe: 0x2928,
     flags: 0,
+    sum: Some(PayloadSum(0x3736_3534_3332_3130)),
 };
 
 #[rustfmt::skip]
@@ -22,13 +24,25 @@ const FRAME_BYTES: [u8; FRAME_HEADER_BYTES] = [
     0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08,
     0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
     0x20, 0x21, 0x02, 0x00, 0x24, 0x25, 0x26, 0x27,
-    0x28, 0x29, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+    0x28, 0x29, 0x02, 0x00, 0x30, 0x31, 0x32, 0x33,
+    0x34, 0x35, 0x36, 0x37, 0xAA, 0xBB, 0xCC, 0xDD,
 ];
 
+/// A header without a checksum of its payload.
+const BARE: FrameHeader = FrameHeader { sum: None, ..FRAME };
+
+/// What becomes of a header whose other end sums whatever it sends.
+fn with_its_sum(mut bytes: [u8; FRAME_HEADER_BYTES]) -> [u8; FRAME_HEADER_BYTES] {
+    let (covered, own) = bytes.split_last_chunk_mut().unwrap();
+    *own = crc32c(covered).to_le_bytes();
+    bytes
+}
+
+/// A header without a checksum of its payload, of a sender that sets this byte.
 fn frame_with(at: usize, byte: u8) -> Result<FrameHeader, FrameError> {
-    let mut bytes = FRAME_BYTES;
+    let mut bytes = BARE.encode();
     bytes[at] = byte;
-    FrameHeader::decode(&bytes)
+    FrameHeader::decode(&with_its_sum(bytes))
 }
 
 #[test]
@@ -40,11 +54,36 @@ fn the_layout_of_a_data_frame_is_documented() {
 #[test]
 fn what_a_later_version_may_mean_is_not_guessed() {
     assert_eq!(
-        frame_with(26, 2),
-        Err(FrameError::UnknownFlags { flags: 2 })
+        frame_with(26, 4),
+        Err(FrameError::UnknownFlags { flags: 4 })
     );
     assert_eq!(frame_with(28, 1), Err(FrameError::ReservedNotZero));
-    assert_eq!(frame_with(31, 1), Err(FrameError::ReservedNotZero));
+    assert_eq!(frame_with(35, 1), Err(FrameError::ReservedNotZero));
+}
+
+#[test]
+fn a_header_without_a_checksum_of_its_payload_says_so() {
+    assert_eq!(FrameHeader::decode(&BARE.encode()), Ok(BARE));
+    let zero = FrameHeader {
+        sum: Some(PayloadSum(0)),
+        ..FRAME
+    };
+    assert_eq!(FrameHeader::decode(&zero.encode()), Ok(zero));
+}
+
+#[test]
+fn a_header_with_a_flipped_bit_is_refused_whichever_it_is() {
+    for header in [FRAME, BARE] {
+        for bit in 0..8 * FRAME_HEADER_BYTES {
+            let mut bytes = header.encode();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(
+                FrameHeader::decode(&bytes),
+                Err(FrameError::Damaged),
+                "bit {bit}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -114,9 +153,11 @@ proptest! {
     #[test]
     fn a_frame_header_arrives_as_it_was_sent(
         seq in any::<u64>(), offset in any::<u64>(), length in 0..=DATA_FRAME_MAX as u32,
-        step in any::<u32>(), stripe in any::<u16>(), flags in 0..=FrameHeader::LEFT_MACHINE
+        step in any::<u32>(), stripe in any::<u16>(), flags in 0..=FrameHeader::LEFT_MACHINE,
+        sum in any::<Option<u64>>()
     ) {
-        let header = FrameHeader { seq: Seq(seq), offset, length, step, stripe, flags };
+        let (seq, sum) = (Seq(seq), sum.map(PayloadSum));
+        let header = FrameHeader { seq, offset, length, step, stripe, flags, sum };
 
         prop_assert_eq!(FrameHeader::decode(&header.encode()), Ok(header));
     }
@@ -129,6 +170,7 @@ proptest! {
         if plausible {
             bytes[26..].fill(0);
             bytes[18..20].fill(0);
+            bytes = with_its_sum(bytes);
         }
 
         match FrameHeader::decode(&bytes) {

@@ -103,7 +103,7 @@ fn whoever_speaks_another_version_reads_both_versions() {
     };
 
     assert!(text.contains("protocol version 9"), "{text}");
-    assert!(text.contains("protocol version 7"), "{text}");
+    assert!(text.contains("protocol version 8"), "{text}");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn whoever_speaks_something_else_reads_what_this_is() {
     assert!(
         error
             .to_string()
-            .contains("this port speaks pccl, protocol version 7")
+            .contains("this port speaks pccl, protocol version 8")
     );
 }
 
@@ -136,14 +136,14 @@ fn whoever_speaks_tls_is_told_from_other_strangers() {
 
 #[test]
 fn the_layout_of_a_reply_never_changes() {
-    assert_eq!(Reply::Accepted.encode(), b"PCCL\x07\0\0\0");
+    assert_eq!(Reply::Accepted.encode(), b"PCCL\x08\0\0\0");
     assert_eq!(
         Reply::Refused("no".to_string()).encode(),
-        b"PCCL\x07\0\x01\x02no"
+        b"PCCL\x08\0\x01\x02no"
     );
     assert_eq!(
         Reply::NotYet("wait".to_string()).encode(),
-        b"PCCL\x07\0\x02\x04wait"
+        b"PCCL\x08\0\x02\x04wait"
     );
 }
 
@@ -174,15 +174,15 @@ fn a_refusal_of_another_version_is_understood_and_an_acceptance_is_not() {
 fn answers_that_make_no_sense_are_named() {
     assert_eq!(decode_reply(b"SSH-2.0-"), Err(ReplyError::WrongMagic));
     assert_eq!(
-        decode_reply(b"PCCL\x07\0\0\x01a"),
+        decode_reply(b"PCCL\x08\0\0\x01a"),
         Err(ReplyError::TextWithoutRefusal)
     );
     assert_eq!(
-        decode_reply(b"PCCL\x07\0\x01\x02a"),
+        decode_reply(b"PCCL\x08\0\x01\x02a"),
         Err(ReplyError::TextLength)
     );
     assert_eq!(
-        decode_reply(b"PCCL\x07\0\x01\x01\xff"),
+        decode_reply(b"PCCL\x08\0\x01\x01\xff"),
         Err(ReplyError::TextNotUtf8)
     );
 }
