@@ -1,6 +1,6 @@
 //! One collective from its call to its verdict, on memory that is put back unless it is committed.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType};
@@ -8,7 +8,7 @@ use pccl_core::id::{Seq, Tag};
 use pccl_core::messages::PlanOutcome;
 use pccl_core::peer::{Call, Committed};
 use pccl_core::plan::{Algorithm, Shards};
-use pccl_plane::{Backup, OperationPort, RunFailure, RunStats, UserBuffers};
+use pccl_plane::{Backup, OperationPort, RunFailure, RunStats, UserBuffers, Waits};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
@@ -16,12 +16,14 @@ use crate::calls::{Backups, Calls, Made};
 use crate::engine::{Caller, CollectiveNotice, Command};
 use crate::error::Error;
 use crate::reduce::{CollectiveReport, Reduce};
+use crate::suspects::{Waited, longer};
 use crate::weighted::Weighted;
 
 /// A collective that was called and has no answer yet. Dropping it gives the collective up.
 pub(crate) struct Called {
     made: Made,
     tag: Tag,
+    kind: CollectiveKind,
     calls: Calls,
     events: mpsc::UnboundedReceiver<CollectiveNotice>,
     since: Instant,
@@ -49,10 +51,12 @@ impl Called {
         limit: Option<Duration>,
     ) -> Result<Self, Error> {
         let (sender, events) = mpsc::unbounded_channel();
+        let kind = spec.kind;
         let made = calls.make(Call::Initiate { tag, spec }, Caller::Collective(sender))?;
         Ok(Self {
             made,
             tag,
+            kind,
             calls: calls.clone(),
             events,
             since: Instant::now(),
@@ -70,6 +74,7 @@ impl Called {
         // Nothing is committed here that did not run here.
         let mut algorithm = Algorithm::Ring;
         let mut total_weight = 0;
+        let mut waited = None;
         loop {
             let remaining = self.remaining();
             let event = within(remaining, self.events.recv()).await;
@@ -77,18 +82,19 @@ impl Called {
                 Some(CollectiveNotice::Run { seq, port }) => {
                     algorithm = port.algorithm();
                     total_weight = port.total_weight();
-                    stats = self.run(seq, port, &mut memory).await?;
+                    stats = self.run(seq, port, &mut memory, &mut waited).await?;
                     // What is voted for cannot be taken back: the verdict counts.
                     self.limit = None;
                 }
                 Some(CollectiveNotice::Ended(Ok(committed))) => {
                     self.made.is_answered();
                     memory.keep();
-                    return Ok(self.report(committed, (algorithm, total_weight), stats));
+                    let report = self.report(committed, (algorithm, total_weight), stats);
+                    return Ok(CollectiveReport { waited, ..report });
                 }
                 Some(CollectiveNotice::Ended(Err(error))) => {
                     self.made.is_answered();
-                    return Err(error.into());
+                    return Err(Error::from(error).after(waited));
                 }
                 None => return Err(Error::RuntimeEnded),
             }
@@ -118,9 +124,13 @@ impl Called {
         seq: Seq,
         mut port: Box<OperationPort>,
         memory: &mut Memory<'_>,
+        waited: &mut Option<Waited>,
     ) -> Result<RunStats, Error> {
         let buffers = memory.lend(&port)?;
-        let outcome = within(self.remaining(), port.run(buffers)).await;
+        let longest = Mutex::new(None);
+        let tell = |waits: &Waits| self.tell_waits(waits, &longest);
+        let outcome = within(self.remaining(), port.run_telling(buffers, &tell)).await;
+        *waited = longest.into_inner().unwrap_or_else(PoisonError::into_inner);
         let outcome = outcome.ok_or_else(|| self.is_late())?;
         // Frames that still arrive for it are nobody's from here on.
         drop(port);
@@ -135,6 +145,15 @@ impl Called {
         tracing::debug!(target: "pccl::event", kind = "plan_done", tag = self.tag.0, seq = seq.0, ?outcome);
         self.calls.tell(Command::PlanEnded { seq, outcome })?;
         Ok(stats)
+    }
+
+    /// Says in the log for whom the collective waits, and remembers the longest time.
+    fn tell_waits(&self, waits: &Waits, longest: &Mutex<Option<Waited>>) {
+        let view = self.calls.view.borrow();
+        let operation = (self.tag, self.kind);
+        let waited = self.calls.suspects.waits(operation, waits, &view.topology);
+        let mut longest = longest.lock().unwrap_or_else(PoisonError::into_inner);
+        *longest = longer(*longest, waited);
     }
 
     fn report(
@@ -152,6 +171,7 @@ impl Called {
             bytes_received: stats.bytes_received,
             duration: self.since.elapsed(),
             retries: 0,
+            waited: None,
         }
     }
 }

@@ -18,7 +18,7 @@ use pccl_core::messages::ToPeer;
 use pccl_core::session::{CannotResume, Unacknowledged};
 use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::transport::{LaneError, LaneTx, close, send_all};
-use pccl_core::wire::{EncodeError, SessionFrame, encode_control};
+use pccl_core::wire::{EncodeError, QuietPeer, SessionFrame, encode_control};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -54,6 +54,8 @@ struct Waiting {
     token: Option<Ticket>,
     /// The number of the peer's messages that have arrived, which goes out before the next message.
     received: Option<u64>,
+    /// From whom nothing is heard, which goes out before the next message.
+    quiet: Vec<QuietPeer>,
     present: Attachment,
     overflowed: bool,
     closing: bool,
@@ -142,6 +144,11 @@ impl Outbox {
     /// Tells the peer how many of its messages have arrived, before the next message.
     pub(crate) fn has_received(&self, messages: u64) {
         self.lock().received = Some(messages);
+    }
+
+    /// Tells the peer from whom nothing is heard, before the next message.
+    pub(crate) fn hears_nothing_from(&self, quiet: &[QuietPeer]) {
+        self.lock().quiet = quiet.to_vec();
     }
 
     /// The peer has received this many messages.
@@ -281,7 +288,9 @@ impl Outbox {
             token.map(|token| SessionFrame::Opened { token }),
             received.map(|messages| SessionFrame::Received { messages }),
         ];
-        for note in notes.into_iter().flatten() {
+        let quiet = std::mem::take(&mut waiting.quiet);
+        let quiet = quiet.into_iter().map(SessionFrame::Quiet);
+        for note in notes.into_iter().flatten().chain(quiet) {
             note.encode(frames);
         }
         while frames.len() < WRITE_BYTES {
@@ -325,6 +334,7 @@ impl Waiting {
         let before = std::mem::replace(&mut self.present, Attachment { number, bells });
         before.bells.replaced.notify_one();
         (self.token, self.received) = (None, None);
+        self.quiet.clear();
     }
 
     fn acknowledge(&mut self, received: u64) -> Result<(), CannotResume> {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::limits::{CONTROL_FRAME_MAX, FIRST_CONTROL_FRAME_MAX};
-use super::session::{ControlHead, SessionFrame};
+use super::session::{ControlHead, QUIET_MAX, QuietPeer, SessionFrame};
 use crate::id::Ticket;
 use crate::transport::{LaneError, LaneRx, LaneTx, recv_some, send_all};
 
@@ -65,6 +65,8 @@ pub struct ControlReader {
     received: u64,
     acknowledged: Option<u64>,
     token: Option<Ticket>,
+    /// At most [`QUIET_MAX`].
+    quiet: Vec<QuietPeer>,
 }
 
 impl Default for ControlReader {
@@ -91,6 +93,7 @@ impl ControlReader {
             received: 0,
             acknowledged: None,
             token: None,
+            quiet: Vec::new(),
         }
     }
 
@@ -150,6 +153,12 @@ impl ControlReader {
         self.token.take()
     }
 
+    /// The peers of which the master has said since the last call that it hears nothing from them, at most
+    /// [`QUIET_MAX`].
+    pub fn take_quiet(&mut self) -> Vec<QuietPeer> {
+        core::mem::take(&mut self.quiet)
+    }
+
     /// Whether no bytes are left over: all bytes so far were whole messages, and all were taken out.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -196,6 +205,8 @@ impl ControlReader {
         match frame {
             SessionFrame::Opened { token } => self.token = Some(token),
             SessionFrame::Received { messages } => self.acknowledged = Some(messages),
+            SessionFrame::Quiet(quiet) if self.quiet.len() < QUIET_MAX => self.quiet.push(quiet),
+            SessionFrame::Quiet(_) => {}
         }
     }
 

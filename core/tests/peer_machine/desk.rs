@@ -239,6 +239,7 @@ pub fn topology(epoch: u64, ring: &[u64]) -> Topology {
             groups: 1,
             largest_group: size,
         },
+        names: Vec::new(),
     }
 }
 

@@ -17,7 +17,8 @@ use crate::shared_state::{EntryInfo, SyncStrategy, SyncVote};
 use crate::site::{SiteMap, SiteName};
 use crate::wire::{
     CONTROL_FRAME_MAX, ControlReader, DecodeError, EncodeError, FIRST_CONTROL_FRAME_MAX,
-    MAX_ENTRY_NAME_BYTES, STATE_REQUEST_MAX, SessionFrame, StateRequest, encode_control,
+    MAX_ENTRY_NAME_BYTES, QUIET_MAX, QuietPeer, STATE_REQUEST_MAX, SessionFrame, StateRequest,
+    encode_control,
 };
 
 const HEARTBEAT: ToMaster = ToMaster::Heartbeat { moved: true };
@@ -400,6 +401,25 @@ fn session_frames_come_between_messages_and_are_not_counted() {
         (None, None)
     );
     assert!(reader.is_empty());
+}
+
+#[test]
+fn of_quiet_peers_as_many_are_kept_as_one_heartbeat_tells() {
+    let quiet = |number: u64| QuietPeer {
+        peer: PeerId(u64::MAX - number),
+        millis: u32::MAX,
+    };
+    let frames: Vec<SessionFrame> = (0..100).map(|n| SessionFrame::Quiet(quiet(n))).collect();
+    let mut bytes = session(&frames);
+    encode_control(&ToPeer::Heartbeat, &mut bytes).unwrap();
+    let mut reader = ControlReader::new();
+
+    reader.feed(&bytes);
+
+    assert_eq!(reader.next_message(), Ok(Some(ToPeer::Heartbeat)));
+    let told: Vec<QuietPeer> = (0..QUIET_MAX as u64).map(quiet).collect();
+    assert_eq!(reader.take_quiet(), told);
+    assert_eq!(reader.take_quiet(), []);
 }
 
 #[test]

@@ -348,8 +348,10 @@ pub(super) fn to_master() -> impl Strategy<Value = ToMaster> {
 
 fn topology() -> impl Strategy<Value = Topology> {
     let sizes = any::<(u32, u32, u32, u32)>();
-    (any::<u64>(), peers(), sites(), any::<u16>(), sizes).prop_map(
-        |(epoch, ring, sites, lanes, (global, group, groups, largest_group))| Topology {
+    let names = vec(name(), 0..5);
+    (any::<u64>(), peers(), sites(), any::<u16>(), sizes, names).prop_map(
+        |(epoch, ring, sites, lanes, (global, group, groups, largest_group), names)| Topology {
+            names,
             epoch: Epoch(epoch),
             ring: Ring(ring),
             sites,
