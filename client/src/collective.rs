@@ -16,7 +16,7 @@ use crate::calls::{Backups, Calls, Made};
 use crate::engine::{Caller, CollectiveNotice, Command};
 use crate::error::Error;
 use crate::reduce::{CollectiveReport, Reduce};
-use crate::suspects::{Waited, longer};
+use crate::suspects::{Lulls, Waited};
 use crate::weighted::Weighted;
 
 /// A collective that was called and has no answer yet. Dropping it gives the collective up.
@@ -127,10 +127,15 @@ impl Called {
         waited: &mut Option<Waited>,
     ) -> Result<RunStats, Error> {
         let buffers = memory.lend(&port)?;
-        let longest = Mutex::new(None);
-        let tell = |waits: &Waits| self.tell_waits(waits, &longest);
+        let lulls = Mutex::new(Lulls::default());
+        let tell = |waits: &Waits| {
+            let topology = &self.calls.view.borrow().topology;
+            let mut lulls = lulls.lock().unwrap_or_else(PoisonError::into_inner);
+            lulls.note(&self.calls.suspects, (self.tag, self.kind), waits, topology);
+        };
         let outcome = within(self.remaining(), port.run_telling(buffers, &tell)).await;
-        *waited = longest.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let lulls = lulls.into_inner().unwrap_or_else(PoisonError::into_inner);
+        *waited = lulls.longest();
         let outcome = outcome.ok_or_else(|| self.is_late())?;
         // Frames that still arrive for it are nobody's from here on.
         drop(port);
@@ -145,15 +150,6 @@ impl Called {
         tracing::debug!(target: "pccl::event", kind = "plan_done", tag = self.tag.0, seq = seq.0, ?outcome);
         self.calls.tell(Command::PlanEnded { seq, outcome })?;
         Ok(stats)
-    }
-
-    /// Says in the log for whom the collective waits, and remembers the longest time.
-    fn tell_waits(&self, waits: &Waits, longest: &Mutex<Option<Waited>>) {
-        let view = self.calls.view.borrow();
-        let operation = (self.tag, self.kind);
-        let waited = self.calls.suspects.waits(operation, waits, &view.topology);
-        let mut longest = longest.lock().unwrap_or_else(PoisonError::into_inner);
-        *longest = longer(*longest, waited);
     }
 
     fn report(

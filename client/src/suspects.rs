@@ -62,6 +62,42 @@ impl fmt::Display for Waited {
     }
 }
 
+/// The times of one operation in which nothing moves.
+#[derive(Debug, Default)]
+pub(crate) struct Lulls {
+    longest: Option<Waited>,
+    /// How long the present one was when the log last said so.
+    told: Duration,
+}
+
+impl Lulls {
+    /// Nothing moves: remembers that, and says so in the log, again each time that the time has doubled.
+    pub(crate) fn note(
+        &mut self,
+        suspects: &Suspects,
+        operation: (Tag, CollectiveKind),
+        waits: &Waits,
+        topology: &Topology,
+    ) {
+        if waits.lasts < self.told || waits.lasts >= self.told * 2 {
+            self.told = waits.lasts;
+            suspects.tell(operation, waits, topology);
+        }
+        let waited = waits.links.last().map(|link| Waited {
+            time: waits.lasts,
+            peer: link.link.with,
+            edge: link.edge,
+            step: link.step,
+            silent: suspects.longest_silent(),
+        });
+        self.longest = longer(self.longest, waited);
+    }
+
+    pub(crate) const fn longest(&self) -> Option<Waited> {
+        self.longest
+    }
+}
+
 /// What this peer knows.
 #[derive(Debug, Default)]
 pub(crate) struct Suspects(Mutex<State>);
@@ -113,13 +149,8 @@ impl Suspects {
         }
     }
 
-    /// An operation waits. Returns what is to be remembered of it.
-    pub(crate) fn waits(
-        &self,
-        (tag, kind): (Tag, CollectiveKind),
-        waits: &Waits,
-        topology: &Topology,
-    ) -> Option<Waited> {
+    /// An operation waits, and the log says so, unless another operation has just had a line.
+    fn tell(&self, (tag, kind): (Tag, CollectiveKind), waits: &Waits, topology: &Topology) {
         let now = Instant::now();
         let mut state = self.lock();
         state.forget_before(now);
@@ -133,14 +164,14 @@ impl Suspects {
             }
             tracing::warn!("{line}");
         }
-        let link = waits.links.last()?;
-        Some(Waited {
-            time: waits.lasts,
-            peer: link.link.with,
-            edge: link.edge,
-            step: link.step,
-            silent: state.longest_silent(),
-        })
+    }
+
+    /// The member of the group from which the master has heard nothing for the longest time.
+    fn longest_silent(&self) -> Option<PeerId> {
+        let mut state = self.lock();
+        state.forget_before(Instant::now());
+        let longest = state.silent.iter().min_by_key(|(_, silent)| silent.since);
+        longest.map(|(peer, _)| *peer)
     }
 
     /// Nothing that holds the lock can panic.
@@ -163,11 +194,6 @@ impl State {
         }
         self.line = Some(now);
         Some(std::mem::take(&mut self.untold))
-    }
-
-    fn longest_silent(&self) -> Option<PeerId> {
-        let longest = self.silent.iter().min_by_key(|(_, silent)| silent.since);
-        longest.map(|(peer, _)| *peer)
     }
 
     fn describe_silent(&self, line: &mut String, topology: &Topology, now: Instant) -> fmt::Result {
@@ -273,12 +299,21 @@ mod tests {
             peer: PeerId(peer),
             millis,
         };
-        let operation = (Tag(3), CollectiveKind::AllReduce);
+        let note = |waits: &Waits| {
+            let mut lulls = Lulls::default();
+            lulls.note(
+                &suspects,
+                (Tag(3), CollectiveKind::AllReduce),
+                waits,
+                &topology(),
+            );
+            lulls.longest()
+        };
 
         suspects.are_silent(&[quiet(88, 3000), quiet(4, 1100)], &topology());
-        let waited = suspects.waits(operation, &waits(), &topology());
+        let waited = note(&waits());
         advance(NEWS_LAST).await;
-        let later = suspects.waits(operation, &waits(), &topology());
+        let later = note(&waits());
 
         let waited = waited.unwrap();
         assert_eq!((waited.peer, waited.silent), (PeerId(7), Some(PeerId(4))));

@@ -211,7 +211,7 @@ impl From<&Error> for Failure {
         match error {
             Error::Aborted { cause, .. } => match cause {
                 AbortCause::PeerLost(peer) => Self::PeerLost(peer.0),
-                AbortCause::LaneLost(peer) => Self::LaneLost(peer.0),
+                AbortCause::LaneLost { by, .. } => Self::LaneLost(by.0),
                 AbortCause::Cancelled(_) | AbortCause::TimedOut => Self::Aborted,
             },
             Error::Conflict(_) => Self::Conflict,

@@ -262,6 +262,14 @@ pub fn with_sites(mut message: ToPeer, sites: SiteMap) -> ToPeer {
     message
 }
 
+/// The same with so many names.
+pub fn with_names(mut message: ToPeer, names: usize) -> ToPeer {
+    if let ToPeer::TopologyEstablished { topology, .. } = &mut message {
+        topology.names = vec![Default::default(); names];
+    }
+    message
+}
+
 /// The lanes that stand.
 pub const KEEP: AdoptedLanes = AdoptedLanes::Keep;
 

@@ -200,7 +200,7 @@ impl OperationPort {
     }
 
     /// The same. `tell` is called when nothing has moved for a second on any link that the operation waits for, and
-    /// again each time that this time has doubled. It must not block.
+    /// then several times a second until something moves. It must not block.
     ///
     /// # Errors
     /// As [`run`](Self::run).

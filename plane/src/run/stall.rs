@@ -34,8 +34,7 @@ const LOOKS_FURTHER_MAX: u32 = 8;
 /// Looks at whether anything moves are this far apart, or less.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// If nothing has moved for so long, it is told for whom the operation waits; then again each time that the time has
-/// doubled.
+/// If nothing has moved for so long, it is told at each look for whom the operation waits.
 const TELL_AFTER: Duration = Duration::from_secs(1);
 
 /// Finds out that nothing moves, without touching the clock for every frame.
@@ -61,8 +60,6 @@ pub(crate) struct Stall {
 struct Lull {
     seen: Moves,
     since: Instant,
-    /// How long it is when it is told next.
-    tell_at: Duration,
 }
 
 impl Lull {
@@ -70,7 +67,6 @@ impl Lull {
         Self {
             seen,
             since: Instant::now(),
-            tell_at: TELL_AFTER,
         }
     }
 }
@@ -129,11 +125,7 @@ impl Stall {
             self.lull = Lull::new(moves);
         }
         let lasts = now - self.lull.since;
-        let is_told = lasts >= self.lull.tell_at;
-        if is_told {
-            self.lull.tell_at = lasts.saturating_mul(2);
-        }
-        is_told.then_some(lasts)
+        (lasts >= TELL_AFTER).then_some(lasts)
     }
 
     /// Whether this look is one that counts.

@@ -103,7 +103,7 @@ fn whoever_speaks_another_version_reads_both_versions() {
     };
 
     assert!(text.contains("protocol version 9"), "{text}");
-    assert!(text.contains("protocol version 7"), "{text}");
+    assert!(text.contains("protocol version 8"), "{text}");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn whoever_speaks_something_else_reads_what_this_is() {
     assert!(
         error
             .to_string()
-            .contains("this port speaks pccl, protocol version 7")
+            .contains("this port speaks pccl, protocol version 8")
     );
 }
 
