@@ -376,6 +376,7 @@ impl Builder {
         let (commands, received) = mpsc::unbounded_channel();
         let (publish, view) = watch::channel(View::default());
         let backups = Arc::new(Backups::default());
+        let suspects = Arc::default();
         let engine = Engine::new(EngineParts {
             config: PeerConfig {
                 group: self.group,
@@ -405,6 +406,7 @@ impl Builder {
             backups: Arc::clone(&backups),
             keep: self.keep_memory,
             warn_after: self.warn_after,
+            suspects: Arc::clone(&suspects),
             record: pccl_recording::directory(self.record.clone()),
         });
         let calls = Calls {
@@ -417,6 +419,7 @@ impl Builder {
             stall: self.stall_timeout,
             staging: Arc::default(),
             turns,
+            suspects,
         };
         Ok((calls, engine))
     }

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::engine::{Caller, Command};
 use crate::error::Error;
+use crate::suspects::Suspects;
 use crate::transfer::Staging;
 use crate::turns::{Open, Turns};
 
@@ -39,6 +40,7 @@ pub(crate) struct Calls {
     pub(crate) staging: Arc<Mutex<Staging>>,
     /// Of a runtime of its own.
     pub(crate) turns: Option<Arc<Turns>>,
+    pub(crate) suspects: Arc<Suspects>,
 }
 
 /// What the user may read at any time.

@@ -1,6 +1,6 @@
 //! One collective from its call to its verdict, on memory that is put back unless it is committed.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType};
@@ -8,7 +8,7 @@ use pccl_core::id::{Seq, Tag};
 use pccl_core::messages::PlanOutcome;
 use pccl_core::peer::{Call, Committed};
 use pccl_core::plan::{Algorithm, Shards};
-use pccl_plane::{Backup, OperationPort, RunFailure, RunStats, UserBuffers};
+use pccl_plane::{Backup, OperationPort, RunFailure, RunStats, UserBuffers, Waits};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
@@ -16,12 +16,14 @@ use crate::calls::{Backups, Calls, Made};
 use crate::engine::{Caller, CollectiveNotice, Command};
 use crate::error::Error;
 use crate::reduce::{CollectiveReport, Reduce};
+use crate::suspects::{Lulls, Waited};
 use crate::weighted::Weighted;
 
 /// A collective that was called and has no answer yet. Dropping it gives the collective up.
 pub(crate) struct Called {
     made: Made,
     tag: Tag,
+    kind: CollectiveKind,
     calls: Calls,
     events: mpsc::UnboundedReceiver<CollectiveNotice>,
     since: Instant,
@@ -49,10 +51,12 @@ impl Called {
         limit: Option<Duration>,
     ) -> Result<Self, Error> {
         let (sender, events) = mpsc::unbounded_channel();
+        let kind = spec.kind;
         let made = calls.make(Call::Initiate { tag, spec }, Caller::Collective(sender))?;
         Ok(Self {
             made,
             tag,
+            kind,
             calls: calls.clone(),
             events,
             since: Instant::now(),
@@ -70,6 +74,7 @@ impl Called {
         // Nothing is committed here that did not run here.
         let mut algorithm = Algorithm::Ring;
         let mut total_weight = 0;
+        let mut waited = None;
         loop {
             let remaining = self.remaining();
             let event = within(remaining, self.events.recv()).await;
@@ -77,18 +82,19 @@ impl Called {
                 Some(CollectiveNotice::Run { seq, port }) => {
                     algorithm = port.algorithm();
                     total_weight = port.total_weight();
-                    stats = self.run(seq, port, &mut memory).await?;
+                    stats = self.run(seq, port, &mut memory, &mut waited).await?;
                     // What is voted for cannot be taken back: the verdict counts.
                     self.limit = None;
                 }
                 Some(CollectiveNotice::Ended(Ok(committed))) => {
                     self.made.is_answered();
                     memory.keep();
-                    return Ok(self.report(committed, (algorithm, total_weight), stats));
+                    let report = self.report(committed, (algorithm, total_weight), stats);
+                    return Ok(CollectiveReport { waited, ..report });
                 }
                 Some(CollectiveNotice::Ended(Err(error))) => {
                     self.made.is_answered();
-                    return Err(error.into());
+                    return Err(Error::from(error).after(waited));
                 }
                 None => return Err(Error::RuntimeEnded),
             }
@@ -118,9 +124,18 @@ impl Called {
         seq: Seq,
         mut port: Box<OperationPort>,
         memory: &mut Memory<'_>,
+        waited: &mut Option<Waited>,
     ) -> Result<RunStats, Error> {
         let buffers = memory.lend(&port)?;
-        let outcome = within(self.remaining(), port.run(buffers)).await;
+        let lulls = Mutex::new(Lulls::default());
+        let tell = |waits: &Waits| {
+            let topology = &self.calls.view.borrow().topology;
+            let mut lulls = lulls.lock().unwrap_or_else(PoisonError::into_inner);
+            lulls.note(&self.calls.suspects, (self.tag, self.kind), waits, topology);
+        };
+        let outcome = within(self.remaining(), port.run_telling(buffers, &tell)).await;
+        let lulls = lulls.into_inner().unwrap_or_else(PoisonError::into_inner);
+        *waited = lulls.longest();
         let outcome = outcome.ok_or_else(|| self.is_late())?;
         // Frames that still arrive for it are nobody's from here on.
         drop(port);
@@ -152,6 +167,7 @@ impl Called {
             bytes_received: stats.bytes_received,
             duration: self.since.elapsed(),
             retries: 0,
+            waited: None,
         }
     }
 }

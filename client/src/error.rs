@@ -18,6 +18,7 @@ use pccl_trust::JoinError;
 use crate::address::BadAddress;
 use crate::advice::advice;
 use crate::gather::BARRIER;
+use crate::suspects::{Waited, longer};
 
 /// Why a call failed. Buffers and shared state are then as they were before the call, except for the `result` of
 /// [`all_reduce_into`](crate::Communicator::all_reduce_into), whose content is unspecified.
@@ -128,12 +129,14 @@ pub enum Error {
     },
 
     /// A participant or a lane was lost while the collective ran. All peers get this error. Call again.
-    #[error("{} was aborted: {cause}; call again", named(*.tag))]
+    #[error("{} was aborted: {cause}{}; call again", named(*.tag), after_wait(.waited))]
     Aborted {
         /// The collective.
         tag: Tag,
         /// Why.
         cause: AbortCause,
+        /// For whom this peer had waited, if nothing had moved for a second or more.
+        waited: Option<Waited>,
     },
     /// The peers asked for different things under this tag, which is a mistake in the calling program.
     #[error(
@@ -367,10 +370,35 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// For whom this peer had waited.
+    pub(crate) const fn waited(&self) -> Option<Waited> {
+        match self {
+            Self::Aborted { waited, .. } => *waited,
+            _ => None,
+        }
+    }
+
+    /// The same error after this wait.
+    pub(crate) fn after(self, wait: Option<Waited>) -> Self {
+        match self {
+            Self::Aborted { tag, cause, waited } => {
+                let waited = longer(waited, wait);
+                Self::Aborted { tag, cause, waited }
+            }
+            other => other,
+        }
+    }
+}
+
 impl From<CallError> for Error {
     fn from(error: CallError) -> Self {
         match error {
-            CallError::Aborted { tag, cause } => Self::Aborted { tag, cause },
+            CallError::Aborted { tag, cause } => Self::Aborted {
+                tag,
+                cause,
+                waited: None,
+            },
             CallError::CollectiveRefused { tag, reason } => match reason {
                 CollectiveRefusal::Disagreement {
                     field,
@@ -420,6 +448,13 @@ impl From<Usage> for Error {
 fn list(peers: &[PeerId]) -> String {
     let names: Vec<String> = peers.iter().map(PeerId::to_string).collect();
     names.join(", ")
+}
+
+/// How an error goes on after its cause.
+fn after_wait(waited: &Option<Waited>) -> String {
+    waited.map_or_else(String::new, |waited| {
+        format!("; this peer had waited {waited}")
+    })
 }
 
 /// How a user knows the collective: one of the tags is that of barriers.

@@ -140,6 +140,7 @@ mod runtime;
 #[cfg(test)]
 mod simulated;
 mod state;
+mod suspects;
 mod sync;
 mod together;
 mod topology;
@@ -163,6 +164,7 @@ pub use next::Next;
 pub use reduce::{CollectiveReport, Reduce};
 pub use run::{Outcome, Round, Rounds, Shared, StepError};
 pub use state::{SharedState, SyncOptions, SyncReport};
+pub use suspects::Waited;
 pub use topology::TopologyReport;
 
 pub use half;

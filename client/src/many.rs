@@ -13,6 +13,7 @@ use crate::collective::{Called, Memory};
 use crate::element::{Element, bytes_of_mut};
 use crate::error::Error;
 use crate::reduce::{CollectiveReport, Reduce};
+use crate::suspects::longer;
 use crate::together::Together;
 
 /// A buffer and what is to be reduced into it, for
@@ -153,6 +154,7 @@ async fn reduce_until_done(
 ) -> Result<CollectiveReport, Error> {
     let since = Instant::now();
     let mut retries = 0;
+    let mut waited = None;
     loop {
         let called = Called::new(calls, item.reduce, item.element, item.count)?;
         match called
@@ -163,11 +165,13 @@ async fn reduce_until_done(
                 return Ok(CollectiveReport {
                     retries,
                     duration: since.elapsed(),
+                    waited: longer(waited, report.waited),
                     ..report
                 });
             }
             Err(error) if is_cured_by_retrying(&error) && !giving_up.load(Ordering::Relaxed) => {
                 retries += 1;
+                waited = longer(waited, error.waited());
             }
             Err(error) => {
                 giving_up.store(true, Ordering::Relaxed);

@@ -7,6 +7,7 @@ use pccl_core::id::{PeerId, Tag};
 use pccl_core::plan::Algorithm;
 
 use crate::error::Error;
+use crate::suspects::Waited;
 
 /// What an all-reduce or a reduce-scatter computes: the operation, the tag that names it, and its quantization.
 ///
@@ -284,4 +285,7 @@ pub struct CollectiveReport {
     /// Attempts that were aborted before this one. Only
     /// [`all_reduce_many_with_retry`](crate::Communicator::all_reduce_many_with_retry) retries.
     pub retries: u32,
+    /// The longest time of at least a second in which nothing moved, and for whom this peer waited then, in any of the
+    /// attempts. `None`: bytes moved all the time.
+    pub waited: Option<Waited>,
 }

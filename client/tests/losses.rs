@@ -32,7 +32,7 @@ fn a_peer_that_dies_before_its_part_aborts_the_reduce_for_everyone_and_costs_one
         assert!(matches!(
             error,
             Error::Aborted {
-                cause: AbortCause::PeerLost(_) | AbortCause::LaneLost(_),
+                cause: AbortCause::PeerLost(_) | AbortCause::LaneLost { .. },
                 ..
             }
         ));

@@ -92,7 +92,11 @@ fn peers_of_which_one_synchronizes_and_the_other_one_reduces_meet_again() {
     let peer = PeerId(9);
     let cause = AbortCause::PeerLost(peer);
     for error in [
-        Error::Aborted { tag: TAG, cause },
+        Error::Aborted {
+            tag: TAG,
+            cause,
+            waited: None,
+        },
         Error::WorldChanged { tag: TAG },
         Error::NotJoined {
             tag: TAG,

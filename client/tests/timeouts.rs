@@ -77,7 +77,8 @@ fn a_reduce_that_has_started_is_aborted_for_all_when_the_limit_of_one_is_over() 
         assert_eq!(buffer, [1.0; 1000]);
         let other = finish(call);
         let cause = AbortCause::Cancelled(ids[0]);
-        assert_eq!(other, Err(Error::Aborted { tag, cause }));
+        let waited = None;
+        assert_eq!(other, Err(Error::Aborted { tag, cause, waited }));
     }
     assert_eq!(stuck, [2.0; 1000]);
 

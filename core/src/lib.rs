@@ -22,6 +22,7 @@
 //! | [`name`] | the names that users give their peers |
 //! | [`awaited`] | the peers for which a peer waits |
 //! | [`origin`] | counting connections by remote address |
+//! | [`rhythm`] | how regularly somebody is heard, and how long a silence may last |
 //! | [`seldom`] | rate limiting of log lines that remote peers can cause |
 //! | [`timers`] | a queue of deadlines for drivers |
 //! | `mutants` | deliberate mistakes that the model checker must find; only with the feature of that name |
@@ -68,6 +69,7 @@ pub mod origin;
 pub mod paths;
 pub mod peer;
 pub mod plan;
+pub mod rhythm;
 pub mod seldom;
 pub mod session;
 pub mod shared_state;

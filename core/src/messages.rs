@@ -19,7 +19,7 @@ use crate::plan::Algorithm;
 use crate::shared_state::{EntryMismatch, SyncFailure, SyncPlan, SyncVote};
 use crate::site::SiteName;
 use crate::states::{ConnectionState, Event};
-use crate::topology::{BrokenLinks, LaneFailure, Layout, LinkId, LinkOrder, Topology};
+use crate::topology::{BrokenLinks, LaneFailure, Layout, LinkId, LinkOrder, Topology, Way};
 
 /// The introduction of a peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -267,7 +267,13 @@ pub enum AbortCause {
     /// A participant was lost before its vote.
     PeerLost(PeerId),
     /// A participant reported a broken or stalled lane.
-    LaneLost(PeerId),
+    LaneLost {
+        /// The participant.
+        by: PeerId,
+        /// The link that lost the lane, as `by` names it; of several, the first one. Either end may be the cause, or the
+        /// path between them. `None`: `by` did not say which.
+        link: Option<LinkId>,
+    },
     /// The user of a participant gave up the operation.
     Cancelled(PeerId),
     /// The deadline passed.
@@ -278,7 +284,14 @@ impl fmt::Display for AbortCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::PeerLost(peer) => write!(f, "{peer} was lost"),
-            Self::LaneLost(peer) => write!(f, "{peer} lost a lane"),
+            Self::LaneLost { by, link: None } => write!(f, "{by} lost a lane"),
+            Self::LaneLost {
+                by,
+                link: Some(LinkId { way, with }),
+            } => match way {
+                Way::Out => write!(f, "{by} lost a lane on which it sends to {with}"),
+                Way::In => write!(f, "{by} lost a lane on which it receives from {with}"),
+            },
             Self::Cancelled(peer) => write!(f, "{peer} gave the operation up"),
             Self::TimedOut => f.write_str("it did not end in time"),
         }

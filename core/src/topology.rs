@@ -8,6 +8,7 @@ use core::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{Epoch, Identity, PeerId, Round, Ticket};
+use crate::name::{NamedPeer, PeerName};
 use crate::site::{SiteMap, SiteName};
 
 /// The ring of one group in one epoch: a permutation of the group's accepted peers. Data flows from a peer to the
@@ -104,9 +105,22 @@ pub struct Topology {
     pub lanes: u16,
     /// World sizes in this epoch.
     pub world: WorldSizes,
+    /// The name of each rank of the ring. Empty if nobody has a name.
+    pub names: Vec<PeerName>,
 }
 
 impl Topology {
+    /// `peer` with its name, if it has one and is a member of the ring.
+    #[must_use]
+    pub fn named(&self, peer: PeerId) -> NamedPeer {
+        let rank = self.ring.rank_of(peer);
+        let name = rank.and_then(|rank| self.names.get(rank));
+        NamedPeer {
+            peer,
+            name: name.cloned().unwrap_or_default(),
+        }
+    }
+
     /// The site of `peer`. `None` if it is not a member of the ring.
     #[must_use]
     pub fn site_of(&self, peer: PeerId) -> Option<&SiteName> {

@@ -23,7 +23,7 @@ impl Desk {
                 desk.updates(1);
             }
         }
-        (1..n).rev().for_each(|peer| desk.updates(peer));
+        (1..n).rev().for_each(|peer| drop(desk.updates(peer)));
         desk
     }
 
@@ -69,10 +69,10 @@ impl Desk {
         });
     }
 
-    fn updates(&mut self, peer: u64) {
+    fn updates(&mut self, peer: u64) -> Vec<MasterOutput> {
         let epoch = self.0.view().epoch(GroupId(0)).unwrap();
         let broken = BrokenLinks::default();
-        self.says(peer, ToMaster::UpdateTopology { epoch, broken });
+        self.says(peer, ToMaster::UpdateTopology { epoch, broken })
     }
 
     fn initiates(&mut self, peer: u64, tag: u64) {
@@ -238,5 +238,28 @@ fn an_answer_is_bounded_no_matter_how_many_calls_and_peers_there_are() {
             wait.to_string()
                 .contains("17 (node-17) and 3 others to make")
         );
+    }
+}
+
+#[test]
+fn a_topology_has_the_names_of_all_ranks_if_anybody_has_one() {
+    let mut desk = Desk::with(3);
+    desk.updates(1);
+    desk.updates(2);
+
+    let told = desk.updates(3);
+
+    let topologies = told.iter().filter_map(|output| match output {
+        MasterOutput::Send {
+            message: ToPeer::TopologyEstablished { topology, .. },
+            ..
+        } => Some(topology),
+        _ => None,
+    });
+    let topologies: Vec<_> = topologies.collect();
+    assert_eq!(topologies.len(), 3, "{told:?}");
+    for topology in topologies {
+        let named = [1, 2, 3, 4].map(|peer| topology.named(PeerId(peer)).to_string());
+        assert_eq!(named, ["1 (node-1)", "2 (node-2)", "3 (node-3)", "4"]);
     }
 }

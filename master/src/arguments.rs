@@ -63,8 +63,9 @@ pub(crate) struct Serve {
           value_parser = clap::value_parser!(u32).range(1..))]
     max_peers: u32,
 
-    /// Seconds of silence after which a peer is evicted; master and peers send heartbeats five times as often
-    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    /// Seconds of silence after which a peer is evicted; master and peers send heartbeats five times as often. A peer
+    /// that is far away, or was heard irregularly in the last minute, gets more, four times as long at most
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
     silence: Duration,
 
     /// Seconds that others wait for a peer's next call before it is evicted, unless more peers would be evicted than

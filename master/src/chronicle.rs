@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use pccl_core::id::{Epoch, GroupId, PeerId};
 use pccl_core::master::MasterOutput;
@@ -115,6 +116,15 @@ impl Chronicle {
                 debug!("no longer looking for a ring of {group}")
             }
         }
+    }
+
+    /// Logs that a peer has said nothing for so long.
+    pub(crate) fn hears_nothing_from(&self, peer: PeerId, silence: Duration) {
+        let seconds = silence.as_secs_f32();
+        warn!(
+            "nothing is heard from {} for {seconds:.1} s",
+            self.known(peer)
+        );
     }
 
     fn known(&self, peer: PeerId) -> Known<'_> {

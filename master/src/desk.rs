@@ -1,6 +1,7 @@
 //! The loop that owns the machine: it takes facts, and carries out orders.
 
 mod durable;
+mod quiet;
 mod sessions;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -15,6 +16,7 @@ use pccl_core::messages::{Misdeed, ToPeer};
 use pccl_core::ticket::TicketMint;
 use pccl_core::timers::{PAUSE, TimerQueue};
 use pccl_core::tour::{Quest, Solved, TourProblem};
+use pccl_core::wire::QuietPeer;
 use pccl_recording::Recorded;
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking, yield_now};
@@ -51,6 +53,8 @@ pub(crate) struct Desk {
     /// Facts that came up while an input was processed.
     follow_ups: VecDeque<MasterInput>,
     outputs: Vec<MasterOutput>,
+    /// Peers from which nothing was heard at the last sign of life.
+    quiet: Vec<QuietPeer>,
     chronicle: Chronicle,
     journal: Option<Journaling>,
     limits: Limits,
@@ -130,6 +134,7 @@ impl Desk {
             searches: Searches::default(),
             follow_ups: VecDeque::new(),
             outputs: Vec::new(),
+            quiet: Vec::new(),
             chronicle: Chronicle::default(),
             journal: None,
             limits,
@@ -238,6 +243,9 @@ impl Desk {
                     Some(later) => self.timers.arm(due, later),
                     None => {
                         tracing::trace!(?timer, "timer fired");
+                        if timer == MasterTimer::HeartbeatDue {
+                            self.look_who_is_quiet(now);
+                        }
                         self.handle(MasterInput::TimerFired(timer));
                     }
                 },
@@ -246,13 +254,13 @@ impl Desk {
     }
 
     /// When to check again whether the peer is silent, if something has arrived from it that the machine has not
-    /// processed yet.
+    /// processed yet, or its messages come too irregularly to give it up.
     fn reprieve(&self, timer: MasterTimer, now: Instant) -> Option<Instant> {
         let MasterTimer::Silence(peer) = timer else {
             return None;
         };
-        let heard = self.peers.get(&peer)?.pulse.last();
-        let later = heard + self.silence.min(FOREVER);
+        let pulse = &self.peers.get(&peer)?.pulse;
+        let later = pulse.last() + pulse.limit(self.silence).min(FOREVER);
         (later > now).then_some(later)
     }
 
@@ -411,6 +419,7 @@ impl Desk {
         }
         if matches!(message, ToPeer::Heartbeat) {
             connected.outbox.has_received(connected.heard);
+            connected.outbox.hears_nothing_from(&self.quiet);
         }
         self.touched.push(Arc::clone(&connected.outbox));
         if let Err(error) = connected.outbox.push(message) {

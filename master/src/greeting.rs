@@ -9,7 +9,7 @@ use pccl_core::wire::{
     ControlError, FIRST_CONTROL_FRAME_MAX, HandshakeError, PreambleError, Purpose, Reply,
     encode_control, recv_count, recv_preamble, recv_proof, send_reply,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::connection::Session;
 use crate::doorkeeper::{Doorkeeper, Inside, Unwelcome};
@@ -134,6 +134,7 @@ pub(crate) async fn greet(
     if let Some(session) = session {
         return Ok((Introduction::Session(session), inside));
     }
+    let replied = Instant::now();
     let first = intake.receive(lane.rx.as_mut(), permit.pulse(), || FIRST_CONTROL_FRAME_MAX);
     let first = tokio::select! {
         biased;
@@ -141,7 +142,10 @@ pub(crate) async fn greet(
         () = dismissed => None,
     };
     match first {
-        Some(Ok((ToMaster::Hello(hello), _))) => Ok((Introduction::Hello(hello), inside)),
+        Some(Ok((ToMaster::Hello(hello), _))) => {
+            permit.pulse().answered_after(replied.elapsed());
+            Ok((Introduction::Hello(hello), inside))
+        }
         Some(Ok(_)) => Err(GreetError::NotHello),
         Some(Err(ControlError::Lane(error))) => Err(error.into()),
         Some(Err(error)) => Err(GreetError::Hello(error)),

@@ -18,7 +18,8 @@ use pccl_core::session::{CannotResume, Unacknowledged};
 use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::transport::{LaneError, LaneTx, close, send_all};
 use pccl_core::wire::{
-    CONTROL_FRAME_MAX, ControlReader, EncodeError, SessionFrame, SessionTerms, encode_control,
+    CONTROL_FRAME_MAX, ControlReader, EncodeError, QuietPeer, SessionFrame, SessionTerms,
+    encode_control,
 };
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -63,12 +64,14 @@ struct Waiting {
 }
 
 /// Session frames.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Notes {
     /// Before the welcome.
     opened: Option<SessionFrame>,
     /// The number of the peer's messages that have arrived.
     received: Option<SessionFrame>,
+    /// From whom nothing is heard.
+    quiet: Vec<QuietPeer>,
 }
 
 /// The right to write to the connection of a session. The one that was given last is valid.
@@ -156,6 +159,11 @@ impl Outbox {
         self.lock().next_notes.received = Some(SessionFrame::Received { messages });
     }
 
+    /// Tells the peer from whom nothing is heard, before the next message.
+    pub(crate) fn hears_nothing_from(&self, quiet: &[QuietPeer]) {
+        self.lock().next_notes.quiet = quiet.to_vec();
+    }
+
     /// The peer has received this many messages.
     ///
     /// # Errors
@@ -216,9 +224,16 @@ impl Outbox {
     pub(crate) fn ring(&self) {
         let mut waiting = self.lock();
         waiting.released = waiting.messages.sent();
-        let Notes { opened, received } = std::mem::take(&mut waiting.next_notes);
+        let Notes {
+            opened,
+            received,
+            quiet,
+        } = std::mem::take(&mut waiting.next_notes);
         waiting.notes.opened = opened.or(waiting.notes.opened);
         waiting.notes.received = received.or(waiting.notes.received);
+        if !quiet.is_empty() {
+            waiting.notes.quiet = quiet;
+        }
         waiting.wake();
     }
 
@@ -327,8 +342,13 @@ impl Outbox {
             return Next::Replaced;
         }
         waiting.in_flight = 0;
-        let Notes { opened, received } = std::mem::take(&mut waiting.notes);
-        for note in [opened, received].into_iter().flatten() {
+        let Notes {
+            opened,
+            received,
+            quiet,
+        } = std::mem::take(&mut waiting.notes);
+        let quiet = quiet.into_iter().map(SessionFrame::Quiet);
+        for note in [opened, received].into_iter().flatten().chain(quiet) {
             note.encode(frames);
         }
         while frames.len() < WRITE_BYTES && waiting.taken < waiting.released {

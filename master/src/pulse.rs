@@ -5,7 +5,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use pccl_core::rhythm::Rhythm;
 use pccl_core::transport::{LaneError, LaneRx};
 use tokio::time::Instant;
 
@@ -15,7 +17,7 @@ pub(crate) struct Pulse(Mutex<Heard>);
 
 #[derive(Debug)]
 struct Heard {
-    last: Instant,
+    rhythm: Rhythm<Instant>,
     /// Whether the connection is not read, because the master is not ready for more.
     excused: bool,
 }
@@ -24,13 +26,29 @@ impl Pulse {
     /// Starts with an arrival at this moment.
     pub(crate) fn new() -> Self {
         Self(Mutex::new(Heard {
-            last: Instant::now(),
+            rhythm: Rhythm::new(Instant::now()),
             excused: false,
         }))
     }
 
     pub(crate) fn beat(&self) {
-        self.lock().last = Instant::now();
+        self.lock().rhythm.heard(Instant::now());
+    }
+
+    /// The peer has answered after this time.
+    pub(crate) fn answered_after(&self, round_trip: Duration) {
+        self.lock().rhythm.answered_after(round_trip);
+    }
+
+    /// The peer was heard over another connection before.
+    pub(crate) fn follow(&self, before: &Self) {
+        let before = before.lock().rhythm.clone();
+        self.lock().rhythm.follow(&before);
+    }
+
+    /// After how long a silence the peer is given up, if the limit of the run is `silence`.
+    pub(crate) fn limit(&self, silence: Duration) -> Duration {
+        self.lock().rhythm.limit(silence)
     }
 
     pub(crate) fn last(&self) -> Instant {
@@ -38,7 +56,7 @@ impl Pulse {
         if heard.excused {
             Instant::now()
         } else {
-            heard.last
+            heard.rhythm.last()
         }
     }
 
@@ -61,7 +79,7 @@ impl Drop for Excused<'_> {
     fn drop(&mut self) {
         let mut heard = self.0.lock();
         heard.excused = false;
-        heard.last = Instant::now();
+        heard.rhythm.excuse(Instant::now());
     }
 }
 

@@ -74,5 +74,5 @@ pub use pace::{CONCURRENT_DEFAULT, Checksums, PlaneConfig};
 pub use plane::DataPlane;
 pub use progress::{Progress, Sensor};
 pub use ranks::{LanesInUse, LinkInUse, Ranks};
-pub use run::{OperationPort, RunFailure, RunStats};
+pub use run::{OperationPort, RunFailure, RunStats, WaitedLink, Waits};
 pub use work::{Defect, is_supported};

@@ -29,7 +29,8 @@ mod port;
 mod stall;
 mod stalling;
 
-pub use port::{OperationPort, RunFailure, RunStats};
+use port::TellWaits;
+pub use port::{OperationPort, RunFailure, RunStats, WaitedLink, Waits};
 pub(crate) use port::{Receiving, Sending};
 
 /// What a reduce that took less time carries is a matter of the scheduler more than of the path.
@@ -50,6 +51,7 @@ struct Run<'a, 'b> {
     stall: Stall,
     /// When it began. `None`: there is nothing to be learned about how many lanes to take.
     begun: Option<Instant>,
+    tell_waits: Option<TellWaits<'a>>,
 }
 
 /// A link that the operation receives on.
@@ -101,6 +103,7 @@ impl<'a, 'b> Run<'a, 'b> {
             inbox,
             stats: RunStats::default(),
             begun: None,
+            tell_waits: None,
         };
         run.work.set_share(Share::Nothing);
         for from in receiving {

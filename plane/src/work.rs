@@ -266,6 +266,24 @@ impl RankWork {
         self.sources().any(|source| source.rank == rank)
     }
 
+    /// The step whose elements from this rank are missing, counted from 1, and the number of steps in which elements
+    /// arrive. Of several stripes, the one that is furthest behind.
+    pub(crate) fn step_from(&self, rank: u32) -> Option<(u32, u32)> {
+        let behind = self.stripes.iter().filter_map(|stripe| {
+            let source = (stripe.sources.iter())
+                .position(|source| source.rank == rank && source.to_receive > 0)?;
+            let steps = (1..).zip(&stripe.flows);
+            let from_there = steps.filter(|(_, flow)| flow.source == source);
+            let missing = from_there
+                .clone()
+                .find(|(_, flow)| !flow.rest.is_empty())
+                .or_else(|| from_there.last());
+            let (step, _) = missing?;
+            Some((step, u32::try_from(stripe.flows.len()).ok()?))
+        });
+        behind.min()
+    }
+
     /// Does anything have to arrive from this rank that it sends without waiting for others? From none: then
     /// what others have to send may be missing because of any of them.
     pub(crate) fn lacks_contribution_of(&self, rank: u32) -> bool {

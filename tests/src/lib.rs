@@ -10,6 +10,7 @@
 //! | [`readme`] | a peer that runs a program of the README |
 //! | [`talk`] | what test and processes tell each other |
 //! | [`trap`] | stopping a peer at an exact moment |
+//! | `warnings` | telling a test what the library warns of |
 //! | [`times`] | quantiles of measured times |
 //! | [`contribution`] | numbers to reduce whose sums can be checked |
 //! | [`several`] | several buffers to reduce at once, some of them quantized |
@@ -43,5 +44,6 @@ pub mod talk;
 pub mod times;
 pub mod trap;
 pub mod wan;
+mod warnings;
 
 pub use pccl_transport_memory::throttle;

@@ -132,6 +132,8 @@ impl Told {
             | Event::Optimized { .. }
             | Event::Computes { .. }
             | Event::Failed { .. }
+            | Event::Warned { .. }
+            | Event::Dropped { .. }
             | Event::Wrong { .. } => {}
         }
     }

@@ -30,6 +30,9 @@ pub struct PeerOptions {
     /// The peer group
     #[arg(long, default_value_t = 0)]
     pub group: u32,
+    /// Its name; none, if it is empty
+    #[arg(long, default_value = "")]
+    pub name: String,
     /// The site that it is at; none, if it is empty
     #[arg(long, default_value = "")]
     pub site: String,
@@ -51,6 +54,12 @@ pub struct PeerOptions {
     /// Tell of one commit in so many, besides those after a change of the contributors
     #[arg(long, default_value_t = 1)]
     pub tell_every: u64,
+    /// Join again if the master has dropped this peer
+    #[arg(long)]
+    pub rejoin: bool,
+    /// Tell the warnings that the library logs
+    #[arg(long)]
+    pub tell_warnings: bool,
     /// Stand still when this comes to pass for the first time
     #[arg(long)]
     pub stand_still_at: Option<Moment>,
@@ -69,6 +78,7 @@ impl PeerOptions {
         Self {
             master: master.into().join,
             group: 0,
+            name: String::new(),
             site: String::new(),
             elements: 1024,
             update_every: 1,
@@ -76,6 +86,8 @@ impl PeerOptions {
             several: false,
             halves: false,
             tell_every: 1,
+            rejoin: false,
+            tell_warnings: false,
             stand_still_at: None,
             advertise: None,
             slow_towards: None,
@@ -89,6 +101,7 @@ impl PeerOptions {
         };
         say("master", &self.master);
         say("group", &self.group);
+        say("name", &self.name);
         say("site", &self.site);
         say("elements", &self.elements);
         say("update-every", &self.update_every);
@@ -106,6 +119,12 @@ impl PeerOptions {
         if let Some(address) = self.slow_towards {
             say("slow-towards", &address);
         }
+        if self.rejoin {
+            arguments.push("--rejoin".into());
+        }
+        if self.tell_warnings {
+            arguments.push("--tell-warnings".into());
+        }
         if self.sync {
             arguments.push("--sync".into());
         }
@@ -121,13 +140,25 @@ impl PeerOptions {
 
 /// Runs until the test is gone, or nothing more can be done.
 pub fn run(options: &PeerOptions) -> ExitCode {
-    let trap = Trap::install();
+    let trap = Trap::install(options.tell_warnings);
     if let Some(moment) = options.stand_still_at {
         trap.arm(moment);
     }
     let optimizes = Arc::<AtomicBool>::default();
     listen_for_orders(trap.clone(), Arc::clone(&optimizes));
-    let Err(end) = Scripted::join(options, trap, optimizes).and_then(Scripted::go_on_for_ever);
+    let end = loop {
+        let (trap, optimizes) = (trap.clone(), Arc::clone(&optimizes));
+        let Err(end) = Scripted::join(options, trap, optimizes).and_then(Scripted::go_on_for_ever);
+        match &end {
+            End::Error(error @ (Error::Kicked(_) | Error::MasterLost), _) if options.rejoin => {
+                tell(&Event::Dropped {
+                    why: Failure::from(error),
+                    error: error.to_string(),
+                });
+            }
+            End::Error(..) | End::Wrong(_) => break end,
+        }
+    };
     tell(&match end {
         End::Error(error, restored) => Event::GaveUp {
             why: Failure::from(&error),
@@ -195,6 +226,7 @@ impl<'a> Scripted<'a> {
         let (transport, heard) = overheard(over, options.slow_towards);
         let mut builder = Communicator::builder(&options.master)
             .group(options.group)
+            .name(&*options.name)
             .site(&*options.site)
             .listen(IpAddr::V4(Ipv4Addr::LOCALHOST))
             .first_port(0)

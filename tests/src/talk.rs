@@ -112,6 +112,18 @@ pub enum Event {
         /// When the call returned.
         at: Nanos,
     },
+    /// The library has logged a warning.
+    Warned {
+        /// Its text.
+        line: String,
+    },
+    /// The master has dropped this peer, which joins again.
+    Dropped {
+        /// Why.
+        why: Failure,
+        /// The error's text.
+        error: String,
+    },
     /// It will stand still where it was told to.
     Armed,
     /// It stands still where it was told to.
@@ -199,7 +211,7 @@ impl From<&Error> for Failure {
         match error {
             Error::Aborted { cause, .. } => match cause {
                 AbortCause::PeerLost(peer) => Self::PeerLost(peer.0),
-                AbortCause::LaneLost(peer) => Self::LaneLost(peer.0),
+                AbortCause::LaneLost { by, .. } => Self::LaneLost(by.0),
                 AbortCause::Cancelled(_) | AbortCause::TimedOut => Self::Aborted,
             },
             Error::Conflict(_) => Self::Conflict,

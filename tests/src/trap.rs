@@ -9,11 +9,12 @@ use std::thread::{self, Thread};
 use pccl_subprocess::tell;
 use tracing::field::{Field, Visit};
 use tracing::{Level, Subscriber};
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::talk::{Event, Moment, Nanos, now};
+use crate::warnings::Warnings;
 
 /// The target of the library's events.
 const TARGET: &str = "pccl::event";
@@ -32,14 +33,23 @@ pub struct Trap {
 }
 
 impl Trap {
-    /// A trap that hears what the library traces in this process.
+    /// A trap that hears what the library traces in this process, and tells its warnings, if they are wanted.
     #[must_use]
-    pub fn install() -> Self {
+    pub fn install(tells_warnings: bool) -> Self {
         let trap = Self::default();
         let events_only = Targets::new().with_target(TARGET, Level::DEBUG);
         let layer = trap.clone().with_filter(events_only);
         // Fails where somebody else hears already, and then nothing stands still.
-        let _ = tracing_subscriber::registry().with(layer).try_init();
+        let level = if tells_warnings {
+            LevelFilter::WARN
+        } else {
+            LevelFilter::OFF
+        };
+        let warnings = Warnings.with_filter(level);
+        let _ = tracing_subscriber::registry()
+            .with(layer)
+            .with(warnings)
+            .try_init();
         trap
     }
 

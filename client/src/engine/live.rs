@@ -23,11 +23,13 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::command::MoveOrder;
 use super::control::{Control, Wire};
 use super::door::{Door, Knock};
+use super::hearing::Hearing;
 use super::probe::{Measurement, Probing};
 use super::returning::{Home, Returned};
 use super::upkeep::Upkeep;
 use super::wiring::{Wired, Wiring};
 use crate::calls::View;
+use crate::suspects::Suspects;
 
 /// How long leaving may take: the master has to be told, but nobody waits long for one that is gone.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
@@ -35,6 +37,9 @@ const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
 /// A connected peer's possessions.
 pub(super) struct Live {
     control: Control,
+    hearing: Hearing,
+    /// The limit of the run for a silence of the master.
+    silence: Duration,
     home: Home,
     timers: TimerQueue<PeerTimer, Instant>,
     pub(super) data: DataPlane,
@@ -43,6 +48,7 @@ pub(super) struct Live {
     wiring: Option<Wiring>,
     probing: Option<Probing>,
     pub(super) upkeep: Upkeep,
+    suspects: Arc<Suspects>,
     transport: Arc<dyn Transport>,
     view: watch::Sender<View>,
     me: PeerId,
@@ -71,12 +77,15 @@ impl Live {
         view: watch::Sender<View>,
         seed: u64,
         data: PlaneConfig,
-        upkeep: Upkeep,
+        (upkeep, suspects): (Upkeep, Arc<Suspects>),
     ) -> Self {
         let (events, data_events) = mpsc::unbounded_channel();
         let data = DataPlane::new(events, data);
+        let hearing = Hearing::new();
         Self {
-            control: Control::new(control),
+            control: Control::new(hearing.note(control)),
+            hearing,
+            silence: Duration::ZERO,
             home,
             timers: TimerQueue::new(),
             sensor: Sensor::new(data.progress().clone()),
@@ -86,6 +95,7 @@ impl Live {
             wiring: None,
             probing: None,
             upkeep,
+            suspects,
             transport,
             view,
             me: PeerId::default(),
@@ -172,6 +182,9 @@ impl Live {
                     tracing::debug!(%error, "the master acknowledges what was not sent");
                     return Some(PeerInput::MasterMisbehaved);
                 }
+                let quiet = self.control.reader.take_quiet();
+                self.suspects
+                    .are_silent(&quiet, &self.view.borrow().topology);
                 tell(&message);
                 Some(PeerInput::Message(message))
             }
@@ -205,7 +218,7 @@ impl Live {
 
     fn returned(&mut self, returned: Result<Returned, HandshakeError>) -> Option<PeerInput> {
         let lost = match returned {
-            Ok(returned) => match self.control.resume(returned) {
+            Ok(returned) => match self.control.resume(self.heard_from(returned)) {
                 Ok(()) => {
                     tracing::info!("the connection to the master had ended, and is up again");
                     return None;
@@ -217,6 +230,11 @@ impl Live {
         self.control.end();
         tracing::debug!("the session at the master is over: {lost}");
         Some(PeerInput::MasterDisconnected)
+    }
+
+    fn heard_from(&self, returned: Returned) -> Returned {
+        let lane = self.hearing.note(returned.lane);
+        Returned { lane, ..returned }
     }
 
     /// Time in which this peer stood still is nobody's fault: what the others sent meanwhile is read
@@ -234,9 +252,9 @@ impl Live {
         let mut inputs = Vec::new();
         while let Some(timer) = self.timers.pop_expired(now) {
             if timer == PeerTimer::MasterSilence
-                && let Some(until) = self.master_may_be_away(now)
+                && let Some(later) = self.reprieve(now)
             {
-                self.timers.arm(timer, until);
+                self.timers.arm(timer, later);
                 continue;
             }
             if timer == PeerTimer::HeartbeatDue && self.moved_since_last() {
@@ -247,9 +265,14 @@ impl Live {
         inputs
     }
 
-    /// Until when a silent master may be away, if it keeps a journal: another process may go on in its place, and is
-    /// looked for.
-    fn master_may_be_away(&mut self, now: Instant) -> Option<Instant> {
+    /// When to check again whether the master is lost. It is not yet if something has arrived that is no whole message, if
+    /// its messages come too irregularly to give it up, or if it keeps a journal: then another process may go on in its
+    /// place, and is looked for.
+    fn reprieve(&mut self, now: Instant) -> Option<Instant> {
+        let later = self.hearing.patience_until(self.silence);
+        if later > now {
+            return Some(later);
+        }
         let away_max = self.control.away_max();
         if let Wire::Up { .. } = self.control.wire
             && !away_max.is_zero()
@@ -386,6 +409,9 @@ impl Live {
     }
 
     pub(super) fn start_timer(&mut self, timer: PeerTimer, after: Duration) {
+        if timer == PeerTimer::MasterSilence {
+            self.silence = after;
+        }
         self.timers.arm(timer, Instant::now() + after);
     }
 

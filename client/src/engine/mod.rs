@@ -14,6 +14,7 @@
 //! | `questions` | who is awaited: asking the master, and warning of calls that wait for long |
 //! | `live` | everything that a peer has while it is connected, and carrying out orders |
 //! | `control` | the session at the master, over one connection after the other |
+//! | `hearing` | how long a silence of the master means that it is gone |
 //! | `returning` | another connection, after one has broken |
 //! | `door` | lanes that others open |
 //! | `crowd` | who has to go where too many knock |
@@ -31,6 +32,7 @@ mod command;
 mod control;
 mod dial;
 mod door;
+mod hearing;
 mod live;
 mod probe;
 mod questions;
@@ -51,6 +53,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::calls::{Backups, View};
+use crate::suspects::Suspects;
 use callers::Callers;
 use live::{Happened, Live};
 use questions::{Asker, Questions};
@@ -77,6 +80,7 @@ pub(crate) struct EngineParts {
     pub(crate) keep: Duration,
     /// How long a call waits before the log says for whom.
     pub(crate) warn_after: Duration,
+    pub(crate) suspects: Arc<Suspects>,
     /// Where to record what the peer hears and says.
     pub(crate) record: Option<PathBuf>,
 }
@@ -107,7 +111,7 @@ impl Engine {
                 parts.view,
                 parts.seed,
                 parts.data,
-                Upkeep::new(parts.backups, parts.keep),
+                (Upkeep::new(parts.backups, parts.keep), parts.suspects),
             )),
             commands: parts.commands,
             inputs: VecDeque::new(),

@@ -16,7 +16,8 @@ use crate::backoff::Backoff;
 use crate::destination::Destination;
 use crate::{patience, reaching};
 
-/// How long one attempt takes at most: several have to fit into the time for which the master waits.
+/// How long one attempt takes at most: a handshake over the longest path, and no longer, because the master waits little
+/// more than that.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// The longest pause between two attempts. Others may wait for this peer.

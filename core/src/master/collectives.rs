@@ -269,7 +269,10 @@ impl Master {
         match outcome {
             PlanOutcome::Done => {}
             PlanOutcome::LaneLost => {
-                let cause = AbortCause::LaneLost(peer);
+                let cause = AbortCause::LaneLost {
+                    by: peer,
+                    link: broken.0.first().copied(),
+                };
                 rule!(
                     self.abort(id, tag, cause, out);
                     LaneLossTakenForDone => {},
@@ -280,7 +283,7 @@ impl Master {
             PlanOutcome::Cancelled => {
                 let cause = rule!(
                     AbortCause::Cancelled(peer);
-                    CancelCalledLaneLost => AbortCause::LaneLost(peer)
+                    CancelCalledLaneLost => AbortCause::LaneLost { by: peer, link: None }
                 );
                 self.abort(id, tag, cause, out);
                 self.note_cancel(id, peer, bytes, out);
@@ -402,7 +405,8 @@ impl Master {
             .flat_map(|r| r.values().copied())
             .collect();
         for tag in tags {
-            self.abort(group, tag, AbortCause::LaneLost(peer), out);
+            let (by, link) = (peer, None);
+            self.abort(group, tag, AbortCause::LaneLost { by, link }, out);
         }
     }
 

@@ -210,9 +210,10 @@ pub struct MasterConfig {
     /// Maximum number of entries of a shared state. A peer that offers more is evicted with [`Misdeed::BadManifest`].
     /// Default: 16,384.
     pub entries_max: EntryIndex,
-    /// Interval of heartbeats in both directions. Default: 1 s.
+    /// Interval of heartbeats in both directions. Default: 400 ms, a fifth of `silence`.
     pub heartbeat: Duration,
-    /// A peer that has been silent for this long is evicted with [`Misdeed::Silent`]. Default: 5 s.
+    /// A peer that has been silent for this long is evicted with [`Misdeed::Silent`]. Drivers give a peer that was heard
+    /// with longer gaps before, or is far away, up to four times as long ([`rhythm`](crate::rhythm)). Default: 2 s.
     pub silence: Duration,
     /// How long others wait for the vote of an idle peer before it is evicted with [`Misdeed::MissedBallot`]. It is
     /// not evicted if more peers would be evicted than wait. Must exceed the longest computation between two calls.
@@ -290,8 +291,8 @@ impl Default for MasterConfig {
             peers_max: 1024,
             tags_max: 1024,
             entries_max: EntryIndex(16_384),
-            heartbeat: Duration::from_secs(1),
-            silence: Duration::from_secs(5),
+            heartbeat: Duration::from_millis(400),
+            silence: Duration::from_secs(2),
             late: Duration::from_secs(600),
             stalled: Duration::from_secs(60),
             wiring: Duration::from_secs(15),

@@ -19,8 +19,9 @@ use super::record::Stake;
 use super::{Master, Out, Scope, send};
 use crate::id::{Epoch, GroupId, PeerId};
 use crate::messages::{Misdeed, ToPeer};
+use crate::name::PeerName;
 use crate::states::{ConnectionState, Event};
-use crate::topology::{BrokenLinks, Topology, WorldSizes};
+use crate::topology::{BrokenLinks, Ring, Topology, WorldSizes};
 
 impl Master {
     pub(super) fn vote_to_update(
@@ -260,6 +261,7 @@ impl Master {
                 sites: self.sites_of(group),
                 lanes: group.lanes(),
                 world: self.world_sizes(record.group),
+                names: self.names_on(&group.ring),
             });
             let ring = rule!(
                 topology.ring.clone();
@@ -275,6 +277,18 @@ impl Master {
             let layout = group.layout_of(*peer);
             send(out, *peer, ToPeer::TopologyEstablished { topology, layout });
         }
+    }
+
+    /// The name of each rank. Empty if nobody has one.
+    fn names_on(&self, ring: &Ring) -> Vec<PeerName> {
+        let name = |peer: &PeerId| self.peers.get(peer).map(|record| record.name.clone());
+        let names: Vec<PeerName> = ring
+            .0
+            .iter()
+            .map(|peer| name(peer).unwrap_or_default())
+            .collect();
+        let is_named = names.iter().any(|name| *name != PeerName::NONE);
+        if is_named { names } else { Vec::new() }
     }
 
     pub(super) fn world_sizes(&self, own: GroupId) -> WorldSizes {

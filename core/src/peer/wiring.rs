@@ -171,7 +171,7 @@ impl Wiring {
     }
 
     /// Adopts `topology` as the ring of `me`, with the lanes that the master names. `None`, without a change, if the
-    /// message is invalid: a ring without `me`, sites of another number of ranks, links that do not make this ring,
+    /// message is invalid: a ring without `me`, sites or names of another number of ranks, links that do not make this ring,
     /// or lanes that are not here.
     pub(super) fn adopt(
         &mut self,
@@ -179,8 +179,12 @@ impl Wiring {
         topology: &Topology,
         layout: &Layout,
     ) -> Option<Adopted> {
-        let Topology { ring, sites, .. } = topology;
-        if !makes_ring(layout, ring, me) || !sites.is_of(ring.world_size()) {
+        let Topology {
+            ring, sites, names, ..
+        } = topology;
+        let world = ring.world_size();
+        let is_named = names.is_empty() || names.len() == world;
+        if !makes_ring(layout, ring, me) || !sites.is_of(world) || !is_named {
             return None;
         }
         let adopted = layout.0.iter().map(|built| self.adopt_link(*built));

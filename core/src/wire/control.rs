@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::limits::{CONTROL_FRAME_MAX, FIRST_CONTROL_FRAME_MAX};
-use super::session::{ControlHead, SessionFrame, SessionTerms};
+use super::session::{ControlHead, QUIET_MAX, QuietPeer, SessionFrame, SessionTerms};
 use crate::transport::{LaneError, LaneRx, LaneTx, recv_some, send_all};
 
 /// Length of the length field of a control frame.
@@ -64,6 +64,8 @@ pub struct ControlReader {
     received: u64,
     acknowledged: Option<u64>,
     terms: Option<SessionTerms>,
+    /// At most [`QUIET_MAX`].
+    quiet: Vec<QuietPeer>,
 }
 
 impl Default for ControlReader {
@@ -90,6 +92,7 @@ impl ControlReader {
             received: 0,
             acknowledged: None,
             terms: None,
+            quiet: Vec::new(),
         }
     }
 
@@ -149,6 +152,12 @@ impl ControlReader {
         self.terms.take()
     }
 
+    /// The peers of which the master has said since the last call that it hears nothing from them, at most
+    /// [`QUIET_MAX`].
+    pub fn take_quiet(&mut self) -> Vec<QuietPeer> {
+        core::mem::take(&mut self.quiet)
+    }
+
     /// Whether no bytes are left over: all bytes so far were whole messages, and all were taken out.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -195,6 +204,8 @@ impl ControlReader {
         match frame {
             SessionFrame::Opened(terms) => self.terms = Some(terms),
             SessionFrame::Received { messages } => self.acknowledged = Some(messages),
+            SessionFrame::Quiet(quiet) if self.quiet.len() < QUIET_MAX => self.quiet.push(quiet),
+            SessionFrame::Quiet(_) => {}
         }
     }
 

@@ -84,6 +84,7 @@
 //! |---|---|---|
 //! | 0, then 16 bytes and 4 bytes | the master, before `Welcome` | the token of the session, and how many milliseconds the master may be away and still come back |
 //! | 1, then 8 bytes | both, before each heartbeat | number of messages that the sender has received |
+//! | 2, then 8 bytes and 4 bytes | the master, before a heartbeat | a peer from which it hears nothing, and for how many milliseconds |
 //!
 //! # Sessions
 //!
@@ -380,7 +381,7 @@ pub use limits::{
 };
 pub use preamble::{MAGIC, PREAMBLE_BYTES, Preamble, PreambleError, Purpose};
 pub use reply::{REPLY_HEAD_BYTES, Reply, ReplyError, ReplyHead};
-pub use session::{ControlHead, SessionFrame, SessionTerms};
+pub use session::{ControlHead, QUIET_MAX, QuietPeer, SessionFrame, SessionTerms};
 pub use shared_state::{
     PROBE_ANSWER_BYTES, PROBE_PINGS, STATE_RANGE_HEADER_BYTES, StateRange, StateRequest,
     UnexpectedRange, decode_probe_answer, encode_probe_answer,

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::control::CONTROL_HEAD_BYTES;
-use crate::id::Ticket;
+use crate::id::{PeerId, Ticket};
 
 /// Set in the head of a control frame that is a session frame.
 const IS_SESSION: u32 = 1 << 31;
@@ -17,6 +17,10 @@ const TOKEN_BYTES: usize = 16;
 
 const OPENED: u8 = 0;
 const RECEIVED: u8 = 1;
+const QUIET: u8 = 2;
+
+/// Maximum number of peers of which a master says with one heartbeat that they are quiet.
+pub const QUIET_MAX: usize = 8;
 
 /// What a peer has to know to resume its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,6 +42,17 @@ pub enum SessionFrame {
         /// Number of messages that this end has received.
         messages: u64,
     },
+    /// From the master: it has heard nothing from a peer of the run for longer than usual.
+    Quiet(QuietPeer),
+}
+
+/// A peer from which the master has heard nothing for longer than usual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QuietPeer {
+    /// Who.
+    pub peer: PeerId,
+    /// For how many milliseconds.
+    pub millis: u32,
 }
 
 impl SessionFrame {
@@ -60,6 +75,13 @@ impl SessionFrame {
                 put(OPENED, &field);
             }
             Self::Received { messages } => put(RECEIVED, &messages.to_le_bytes()),
+            Self::Quiet(QuietPeer { peer, millis }) => {
+                let mut field = [0; 12];
+                let (who, time) = field.split_at_mut(8);
+                who.copy_from_slice(&peer.0.to_le_bytes());
+                time.copy_from_slice(&millis.to_le_bytes());
+                put(QUIET, &field);
+            }
         }
     }
 
@@ -78,6 +100,13 @@ impl SessionFrame {
             RECEIVED => Some(Self::Received {
                 messages: u64::from_le_bytes(field.try_into().ok()?),
             }),
+            QUIET => {
+                let (peer, millis) = field.split_first_chunk()?;
+                Some(Self::Quiet(QuietPeer {
+                    peer: PeerId(u64::from_le_bytes(*peer)),
+                    millis: u32::from_le_bytes(millis.try_into().ok()?),
+                }))
+            }
             _ => None,
         }
     }

@@ -46,7 +46,10 @@ fn an_abort_in_mid_plan_stops_the_plan_before_it_is_answered() {
 #[test]
 fn an_abort_after_the_plan_had_finished_here_is_an_error_like_any_other() {
     let mut desk = voted(PlanOutcome::Done);
-    let cause = AbortCause::LaneLost(PeerId(3));
+    let cause = AbortCause::LaneLost {
+        by: PeerId(3),
+        link: Some(to(4)),
+    };
 
     let out = desk.hears(verdict(1, 9, Verdict::Aborted(cause)));
 

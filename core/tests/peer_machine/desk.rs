@@ -239,6 +239,7 @@ pub fn topology(epoch: u64, ring: &[u64]) -> Topology {
             groups: 1,
             largest_group: size,
         },
+        names: Vec::new(),
     }
 }
 
@@ -257,6 +258,14 @@ pub fn established(epoch: u64, ring: &[u64], links: &[(LinkId, u64)]) -> ToPeer 
 pub fn with_sites(mut message: ToPeer, sites: SiteMap) -> ToPeer {
     if let ToPeer::TopologyEstablished { topology, .. } = &mut message {
         topology.sites = sites;
+    }
+    message
+}
+
+/// The same with so many names.
+pub fn with_names(mut message: ToPeer, names: usize) -> ToPeer {
+    if let ToPeer::TopologyEstablished { topology, .. } = &mut message {
+        topology.names = vec![Default::default(); names];
     }
     message
 }

@@ -324,7 +324,11 @@ fn a_link_beyond_the_ring_that_breaks_goes_with_every_vote_until_it_is_given_up(
     let started = desk.calls(initiate(1));
     desk.hears(commence(1, 9));
     let ended = desk.gets(plan_ended(9, PlanOutcome::LaneLost));
-    desk.hears(verdict(1, 9, Verdict::Aborted(AbortCause::LaneLost(ME))));
+    desk.hears(verdict(
+        1,
+        9,
+        Verdict::Aborted(AbortCause::LaneLost { by: ME, link: None }),
+    ));
     let updated = desk.calls(Call::UpdateTopology);
     desk.hears(established(3, &[1, 2, 3, 4], &FIRST_LINKS));
 
@@ -450,6 +454,10 @@ fn a_ring_that_makes_no_sense_here_means_that_the_master_misbehaves() {
         (
             "a site of nobody",
             with_sites(established(2, &ring, &FIRST_LINKS), sites_of(&[1, 2, 3, 4])),
+        ),
+        (
+            "a rank without a name",
+            with_names(established(2, &ring, &FIRST_LINKS), 2),
         ),
     ];
     for (what, message) in nonsense {

@@ -136,7 +136,7 @@ fn a_peer_lost_mid_reduce_aborts_the_reduce_for_everyone() {
         let lost = run.id(2);
         let by_loss = matches!(cause, AbortCause::PeerLost(peer) if peer == lost);
         assert!(
-            by_loss || matches!(cause, AbortCause::LaneLost(_)),
+            by_loss || matches!(cause, AbortCause::LaneLost { .. }),
             "{cause}"
         );
         assert_eq!(run.seats[no].buffer(Tag(1)), Holds::Own);

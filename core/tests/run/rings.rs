@@ -13,7 +13,7 @@ fn aborted(answer: &Answer) -> bool {
     matches!(
         result,
         Err(CallError::Aborted {
-            cause: AbortCause::LaneLost(_),
+            cause: AbortCause::LaneLost { .. },
             ..
         })
     )

@@ -108,6 +108,7 @@ impl Desk {
         connected.conn = Some(returning.conn);
         connected.attempt = session.attempt;
         connected.has_spoken = false;
+        returning.pulse.follow(&connected.pulse);
         connected.pulse = returning.pulse;
         connected.granted = returning.granted;
         let resumed = Resumed {

@@ -163,3 +163,25 @@ async fn a_master_that_stood_still_reads_on_before_it_counts_anything_as_late() 
     let deadline = office.desk.timers.next_deadline();
     assert_eq!(deadline, Some(Instant::now() + HEARTBEAT));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_was_heard_late_before_is_given_more_time_and_one_that_was_not_is_not() {
+    for (gap, is_known) in [(HEARTBEAT, false), (SILENCE / 2, true)] {
+        let mut office = Office::open(10 * SILENCE, SILENCE).await;
+        let pulse = Arc::clone(&office.desk.peers[&office.peer].pulse);
+        for _ in 0..3 {
+            advance(gap).await;
+            pulse.beat();
+            office.heartbeat_arrives();
+            office.desk.turn(&office.stop).await;
+        }
+
+        advance(SILENCE).await;
+        office.desk.turn(&office.stop).await;
+
+        assert_eq!(office.knows_the_peer(), is_known, "{gap:?}");
+        advance(SILENCE / 2).await;
+        office.desk.turn(&office.stop).await;
+        assert!(!office.knows_the_peer(), "{gap:?}");
+    }
+}

@@ -176,7 +176,7 @@ impl Known {
         let is_shown = match cause {
             // What it took part in ends when it goes, and what begins later does without it.
             AbortCause::PeerLost(peer) => self.gone.get(&peer) == Some(&at),
-            AbortCause::LaneLost(peer) => {
+            AbortCause::LaneLost { by: peer, .. } => {
                 // Who has no log may be anybody, and say anything.
                 let names_it = |names: bool| names || log_of(logs, master, peer).is_none();
                 let part = self.parts.get(&(seq, peer));

@@ -12,6 +12,7 @@ use pccl_core::messages::{
 };
 use pccl_core::shared_state::{SyncFailure, SyncStrategy};
 use pccl_core::states::{CollectiveCommunicationState, ConnectionState, Event};
+use pccl_core::topology::LinkId;
 
 use super::accepted;
 use crate::calls::own_length;
@@ -155,17 +156,21 @@ fn aborts(run: &Run<'_>, moment: &Moment<'_>, told: PeerId, seq: Seq, cause: Abo
             message: ToMaster::CompleteCollective { seq: of, outcome, .. } }
             if *caster == peer && *of == seq && *outcome == wanted)
     };
+    let names = |link: Option<LinkId>| {
+        matches!(moment.heard, MasterInput::Message { message: ToMaster::CompleteCollective { broken, .. }, .. }
+            if broken.0.first().copied() == link)
+    };
     let has_voted = |peer: PeerId| run.state.ghost.done.contains(&(seq, peer));
     match cause {
         AbortCause::PeerLost(peer) => {
             takes_part(&peer) && moment.loses(peer) && !has_voted(peer) && peer != told
         }
-        AbortCause::LaneLost(peer) => {
+        AbortCause::LaneLost { by: peer, link } => {
             let seat = run.state.seat_with(peer).filter(|seat| seat.runs());
             let has_lost_a_lane =
                 |seat: &Seat| seat.plane.standing.iter().any(|lanes| lanes.noticed);
             let has_lost = seat.is_none_or(has_lost_a_lane);
-            takes_part(&peer) && reports(peer, PlanOutcome::LaneLost) && has_lost
+            takes_part(&peer) && reports(peer, PlanOutcome::LaneLost) && has_lost && names(link)
         }
         AbortCause::Cancelled(peer) => {
             let no = run.state.seat_of(peer);

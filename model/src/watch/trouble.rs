@@ -193,7 +193,7 @@ fn lanes_ended(run: &mut Run<'_>, before: &Master, heard: &MasterInput, out: &[M
             output,
             MasterOutput::Send {
                 message: ToPeer::Verdict {
-                    verdict: Verdict::Aborted(AbortCause::LaneLost(_)),
+                    verdict: Verdict::Aborted(AbortCause::LaneLost { .. }),
                     ..
                 },
                 ..

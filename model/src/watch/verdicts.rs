@@ -88,7 +88,9 @@ fn verdict_of_one(
             // A vote that was cast stands when its caster dies, and where all are cast nothing aborts.
             let stands = match cause {
                 AbortCause::PeerLost(peer) => all_done(&[*peer]),
-                AbortCause::LaneLost(_) | AbortCause::Cancelled(_) | AbortCause::TimedOut => false,
+                AbortCause::LaneLost { .. } | AbortCause::Cancelled(_) | AbortCause::TimedOut => {
+                    false
+                }
             };
             if stands || all_done(ring) {
                 run.breaks(Claim::Unanimity);

@@ -3,11 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec};
 use pccl_core::id::Seq;
 use pccl_core::plan::{Algorithm, Shards, Turns};
 use pccl_core::site::Sites;
+use pccl_core::topology::LinkId;
 
 use super::Run;
 use crate::handover::{DeliverySender, Home, Inbox, LinkState, Registry, TxSlot};
@@ -45,6 +47,30 @@ impl From<Defect> for RunFailure {
         Self::Defect(defect)
     }
 }
+
+/// What an operation waits for, while nothing moves on any of these links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waits {
+    /// For how long nothing has moved.
+    pub lasts: Duration,
+    /// The links: those on which bytes have to leave, then those on which bytes have to arrive.
+    pub links: Vec<WaitedLink>,
+}
+
+/// A link on which an operation waits for bytes to move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitedLink {
+    /// The link. Its other end is awaited: to take bytes, or to send some.
+    pub link: LinkId,
+    /// The ranks of its ends, the sender first.
+    pub edge: (u32, u32),
+    /// Of a link from another rank: the step whose bytes are missing, counted from 1, and the number of steps in which
+    /// bytes arrive here.
+    pub step: Option<(u32, u32)>,
+}
+
+/// What is called with the waits of an operation.
+pub(crate) type TellWaits<'a> = &'a (dyn Fn(&Waits) + Send + Sync);
 
 /// One operation's connection to the lanes, made by [`DataPlane::begin`](crate::DataPlane::begin).
 ///
@@ -169,7 +195,20 @@ impl OperationPort {
     /// [`RunFailure::LaneLost`]; [`RunFailure::Stopped`]; [`RunFailure::Defect`], also if a buffer is not
     /// as long as the spec says or the element type does not go with the quantization (the caller checks both
     /// before it asks for the collective). What was written to an in-place buffer is in its backup.
-    pub async fn run(&mut self, mut buffers: UserBuffers<'_>) -> Result<RunStats, RunFailure> {
+    pub async fn run(&mut self, buffers: UserBuffers<'_>) -> Result<RunStats, RunFailure> {
+        self.run_telling(buffers, &|_| {}).await
+    }
+
+    /// The same. `tell` is called when nothing has moved for a second on any link that the operation waits for, and
+    /// then several times a second until something moves. It must not block.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub async fn run_telling(
+        &mut self,
+        mut buffers: UserBuffers<'_>,
+        tell: &(dyn Fn(&Waits) + Send + Sync),
+    ) -> Result<RunStats, RunFailure> {
         buffers.begin(0);
         let (Some((pass, inbox)), false) = (self.inbox.take(), self.is_stopped()) else {
             return Err(RunFailure::Stopped);
@@ -218,7 +257,9 @@ impl OperationPort {
         if buffers.note_losses() {
             work.note_lost_of_contribution(&mut buffers)?;
         }
-        Run::new((self, &pass), (receiving, sending), work, buffers, inbox)?.await
+        let mut run = Run::new((self, &pass), (receiving, sending), work, buffers, inbox)?;
+        run.tell_waits = Some(tell);
+        run.await
     }
 
     /// Many bytes under way fill the pipe between machines. A rank whose next one is on the same machine learns

@@ -7,6 +7,10 @@
 //! chain every rank behind the link names the link before itself, and only the first of them is right. So each rank waits
 //! longer than the one before it.
 
+//!
+//! Long before anybody is blamed, the operation says whom it waits for ([`Stall::lull`]): the looks for that are closer
+//! together, and every so many of them one of those above is due.
+
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -27,18 +31,44 @@ const LOOKS_UNTIL_BEHIND: u32 = 8;
 /// time in all.
 const LOOKS_FURTHER_MAX: u32 = 8;
 
+/// Looks at whether anything moves are this far apart, or less.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// If nothing has moved for so long, it is told at each look for whom the operation waits.
+const TELL_AFTER: Duration = Duration::from_secs(1);
+
 /// Finds out that nothing moves, without touching the clock for every frame.
 pub(crate) struct Stall {
     next_look: Pin<Box<Sleep>>,
     pause: Duration,
+    /// How many looks there are until one that counts.
+    until_counted: u32,
+    /// How many looks there are for one that counts.
+    looks_per_counted: u32,
+    lull: Lull,
     seen: Moves,
-    /// Looks in a row at which nothing had moved.
+    /// Counted looks in a row at which nothing had moved.
     idle_looks: u32,
     /// The same for each frame that leaves: which one it was and how much of it had left, and since how
     /// many looks.
     leaving: Vec<(Option<LeftSoFar>, u32)>,
     /// After how many looks in vain it is behind.
     until_behind: u32,
+}
+
+/// A time in which nothing moves.
+struct Lull {
+    seen: Moves,
+    since: Instant,
+}
+
+impl Lull {
+    fn new(seen: Moves) -> Self {
+        Self {
+            seen,
+            since: Instant::now(),
+        }
+    }
 }
 
 /// How many frames have left on a lane, and how many bytes of the next one.
@@ -65,10 +95,16 @@ pub(crate) struct StallCheck {
 impl Stall {
     /// Of a rank that sends on so many lanes, with so many ranks before it that wait for the same along a chain.
     pub(crate) fn new(stall: Duration, lanes: usize, ranks_before: u32) -> Self {
-        let pause = stall / LOOKS_PER_STALL;
+        let counted = stall / LOOKS_PER_STALL;
+        let looks = counted.as_nanos().div_ceil(LOOK_EVERY.as_nanos());
+        let looks_per_counted = u32::try_from(looks).unwrap_or(u32::MAX).max(1);
+        let pause = counted / looks_per_counted;
         Self {
             next_look: Box::pin(sleep_until(Instant::now() + pause)),
             pause,
+            until_counted: looks_per_counted,
+            looks_per_counted,
+            lull: Lull::new((None, None)),
             seen: (None, None),
             idle_looks: 0,
             leaving: vec![(None, 0); lanes],
@@ -81,13 +117,33 @@ impl Stall {
         self.next_look.as_mut().poll(cx)
     }
 
-    /// Takes note of how much has moved: in all, and of the frame that leaves on each lane.
+    /// Takes note of how much has moved at a look. For how long nothing has, if that is to be told.
+    pub(crate) fn lull(&mut self, moves: Moves) -> Option<Duration> {
+        let now = Instant::now();
+        self.next_look.as_mut().reset(now + self.pause);
+        if moves != self.lull.seen {
+            self.lull = Lull::new(moves);
+        }
+        let lasts = now - self.lull.since;
+        (lasts >= TELL_AFTER).then_some(lasts)
+    }
+
+    /// Whether this look is one that counts.
+    pub(crate) const fn is_counted(&mut self) -> bool {
+        self.until_counted = self.until_counted.saturating_sub(1);
+        let is_counted = self.until_counted == 0;
+        if is_counted {
+            self.until_counted = self.looks_per_counted;
+        }
+        is_counted
+    }
+
+    /// Takes note, at a look that counts, of how much has moved: in all, and of the frame that leaves on each lane.
     pub(crate) fn looked(
         &mut self,
         moves: Moves,
         leaving: impl Iterator<Item = Option<LeftSoFar>>,
     ) -> StallCheck {
-        self.next_look.as_mut().reset(Instant::now() + self.pause);
         let idle = moves == self.seen;
         self.idle_looks = if idle { self.idle_looks + 1 } else { 0 };
         self.seen = moves;

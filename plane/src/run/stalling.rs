@@ -1,9 +1,11 @@
-//! Nothing moves: since when, and which link is to blame.
+//! Nothing moves: since when, for whom the operation waits, and which link is to blame.
 
 use std::task::Context;
+use std::time::Duration;
 
 use pccl_core::plan::{Algorithm, Pattern};
 
+use super::port::{WaitedLink, Waits};
 use super::stall::{Moves, StallCheck};
 use super::{In, Receiving, Run, RunFailure};
 use crate::pace::Share;
@@ -13,6 +15,12 @@ impl Run<'_, '_> {
     pub(super) fn look(&mut self, cx: &mut Context<'_>) -> Result<(), RunFailure> {
         while self.stall.poll_look(cx).is_ready() {
             let moves = self.moves();
+            if let Some(lasts) = self.stall.lull(moves) {
+                self.tell_waits(lasts);
+            }
+            if !self.stall.is_counted() {
+                continue;
+            }
             let leaving = self.outs.iter().map(|out| out.work.left_so_far());
             let mut check = self.stall.looked(moves, leaving);
             check.is_starved &= check.is_behind || !self.waits_behind_others();
@@ -26,6 +34,34 @@ impl Run<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Says which links the operation waits for.
+    fn tell_waits(&mut self, lasts: Duration) {
+        let Some(tell) = self.tell_waits else {
+            return;
+        };
+        let rank = self.port.place.map_or(0, |place| place.rank);
+        let outs = (0..).zip(&self.outs);
+        let outs = outs.filter(|(outlet, _)| self.work.waits_to_send(*outlet));
+        let mut links: Vec<WaitedLink> = Vec::new();
+        for (_, out) in outs {
+            let link = WaitedLink {
+                link: out.to.link.link(),
+                edge: (rank, out.to.rank),
+                step: None,
+            };
+            // There is an outlet for each lane.
+            if links.last() != Some(&link) {
+                links.push(link);
+            }
+        }
+        links.extend(self.expected().map(|link| WaitedLink {
+            link: link.from.link.link(),
+            edge: (link.from.rank, rank),
+            step: self.work.step_from(link.from.rank),
+        }));
+        tell(&Waits { lasts, links });
     }
 
     /// Whether whatever is missing may be missing because of any other rank, in rounds or behind the root of a

@@ -1,15 +1,17 @@
 //! Which edge is reported where one of them carries nothing.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, ReduceOp};
 use pccl_core::id::{PeerId, Seq};
 use pccl_core::plan::Algorithm;
+use pccl_core::topology::LinkId;
 use pccl_core::transport::Lane;
 use pccl_core::wire::FrameHeader;
 use pccl_transport_memory::{Path, pair};
 use tokio::io::{AsyncWriteExt, DuplexStream};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::test;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -17,8 +19,7 @@ use super::support::{
     AROUND, BUILT, Ended, Member, adopt, broke, from, in_time, raw_lane, run_in_place,
     small_frames, spec, to,
 };
-use crate::LinkBroke;
-use crate::Sensor;
+use crate::{Backup, LinkBroke, Sensor, UserBuffers, WaitedLink, Waits};
 
 /// As in the default configuration.
 const STALL: Duration = Duration::from_secs(10);
@@ -243,4 +244,60 @@ async fn where_no_sender_knows_who_starves_reports_in_the_end() {
 
     assert!(reports(&mut members)[1].contains(&broke(from(0))));
     assert!(running.iter().all(JoinHandle::is_finished));
+}
+
+/// Long before anybody is blamed, each rank says for whom it waits: who sends into the void for the one that takes
+/// nothing, the others for the rank before them.
+#[test(start_paused = true)]
+async fn every_rank_says_for_whom_it_waits_a_second_after_bytes_have_ceased_to_move() {
+    let full = Path {
+        carries: 5_000,
+        window: 6_000,
+        tells: false,
+        ..Path::NEAR
+    };
+    let mut members = ring(3, full);
+    let begun = Instant::now();
+    let told: Arc<Mutex<Vec<(usize, Duration, Waits)>>> = Arc::default();
+    let spec = spec(ReduceOp::Sum, ElementType::U8, 1_000_000);
+
+    let mut running = JoinSet::new();
+    for (rank, member) in members.iter_mut().enumerate() {
+        let (mut port, told) = (member.plane.begin(Seq(1), spec, AROUND), Arc::clone(&told));
+        running.spawn(async move {
+            let (mut data, mut backup) = (vec![1; 1_000_000], Backup::default());
+            let buffers = UserBuffers::InPlace {
+                data: &mut data,
+                backup: &mut backup,
+            };
+            let tell = |waits: &Waits| {
+                let line = (rank, begun.elapsed(), waits.clone());
+                told.lock().unwrap().push(line);
+            };
+            port.run_telling(buffers, &tell).await
+        });
+    }
+    sleep_until(begun + STALL / 4).await;
+
+    let told = std::mem::take(&mut *told.lock().unwrap());
+    let second = Duration::from_secs(1);
+    let early = |(_, at, waits): &&(usize, Duration, Waits)| *at < second || waits.lasts < second;
+    assert_eq!(told.iter().find(early), None);
+    let first = |rank| {
+        &told
+            .iter()
+            .find(|told| told.0 == rank)
+            .expect("a wait")
+            .2
+            .links
+    };
+    let waited = |link: LinkId, edge, step| WaitedLink { link, edge, step };
+    let receives = |rank: u32, step| {
+        let before = (rank + 2) % 3;
+        waited(from(before as usize), (before, rank), Some((step, 4)))
+    };
+    assert_eq!(first(0)[0], waited(to(1), (0, 1), None));
+    assert_eq!(first(1).last(), Some(&receives(1, 1)));
+    assert_eq!(first(2).last(), Some(&receives(2, 2)));
+    drop(running);
 }

@@ -132,7 +132,7 @@ impl Plan {
     fn stop_for_short(&mut self) -> Act {
         let number = self.living.iter().choose(&mut self.random);
         let number = number.copied().unwrap_or_default();
-        Act::Stop(number, self.milliseconds(50..1500))
+        Act::Stop(number, self.milliseconds(50..1200))
     }
 
     fn milliseconds(&mut self, range: std::ops::Range<u64>) -> Duration {
@@ -170,7 +170,7 @@ mod tests {
                     assert!(living.insert(number));
                     continue;
                 }
-                Act::Stop(number, time) => (number, time >= Duration::from_secs(5)),
+                Act::Stop(number, time) => (number, time >= Duration::from_secs(2)),
                 Act::Kill(number)
                 | Act::Leave(number)
                 | Act::LeaveMidway(number)

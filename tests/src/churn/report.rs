@@ -10,8 +10,8 @@ use super::finding::Finding;
 use super::growth::Growth;
 use super::plan::Act;
 
-/// The master tolerates silence for so long.
-const SILENCE: Duration = Duration::from_secs(5);
+/// The master tolerates silence for so long, by default.
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// What was done to the peers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

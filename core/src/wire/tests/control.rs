@@ -18,8 +18,8 @@ use crate::shared_state::{EntryInfo, SyncStrategy, SyncVote};
 use crate::site::{SiteMap, SiteName};
 use crate::wire::{
     CONTROL_FRAME_MAX, ControlReader, DecodeError, EncodeError, FIRST_CONTROL_FRAME_MAX,
-    MAX_ENTRY_NAME_BYTES, STATE_REQUEST_MAX, SessionFrame, SessionTerms, StateRequest,
-    encode_control,
+    MAX_ENTRY_NAME_BYTES, QUIET_MAX, QuietPeer, STATE_REQUEST_MAX, SessionFrame, SessionTerms,
+    StateRequest, encode_control,
 };
 
 const HEARTBEAT: ToMaster = ToMaster::Heartbeat { moved: true };
@@ -159,8 +159,8 @@ fn a_topology_whose_sites_are_not_numbered_in_the_order_of_the_ranks_is_refused(
         let list = |items: Vec<Vec<u8>>| [vec![items.len() as u8], items.concat()].concat();
         let names = list(names.iter().map(|name| text(name.as_bytes())).collect());
         let numbers = list(numbers.iter().map(|number| vec![*number]).collect());
-        // Epoch 1 and a ring of one peer; one lane, four sizes of the world and no links.
-        let body = [&[3, 1, 1, 7], &names[..], &numbers, &[1, 1, 1, 1, 1, 0]].concat();
+        // Epoch 1 and a ring of one peer; one lane, four sizes of the world, no names and no links.
+        let body = [&[3, 1, 1, 7], &names[..], &numbers, &[1, 1, 1, 1, 1, 0, 0]].concat();
         let mut reader = ControlReader::new();
         reader.feed(&frame(body.len() as u32, &body));
         match reader.next_message()? {
@@ -405,6 +405,25 @@ fn session_frames_come_between_messages_and_are_not_counted() {
         (None, None)
     );
     assert!(reader.is_empty());
+}
+
+#[test]
+fn of_quiet_peers_as_many_are_kept_as_one_heartbeat_tells() {
+    let quiet = |number: u64| QuietPeer {
+        peer: PeerId(u64::MAX - number),
+        millis: u32::MAX,
+    };
+    let frames: Vec<SessionFrame> = (0..100).map(|n| SessionFrame::Quiet(quiet(n))).collect();
+    let mut bytes = session(&frames);
+    encode_control(&ToPeer::Heartbeat, &mut bytes).unwrap();
+    let mut reader = ControlReader::new();
+
+    reader.feed(&bytes);
+
+    assert_eq!(reader.next_message(), Ok(Some(ToPeer::Heartbeat)));
+    let told: Vec<QuietPeer> = (0..QUIET_MAX as u64).map(quiet).collect();
+    assert_eq!(reader.take_quiet(), told);
+    assert_eq!(reader.take_quiet(), []);
 }
 
 #[test]

@@ -22,7 +22,7 @@ const EXAMPLE: Preamble = Preamble {
 
 #[rustfmt::skip]
 const EXAMPLE_BYTES: [u8; PREAMBLE_BYTES] = [
-    b'P', b'C', b'C', b'L', 7, 0, 2, 0,
+    b'P', b'C', b'C', b'L', 8, 0, 2, 0,
     0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08,
     0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17,
     0x18, 0x19, 0x1a, 0x1b, 0x1c, 0x1d, 0x1e, 0x1f,
@@ -62,7 +62,7 @@ fn the_layout_of_a_preamble_never_changes() {
 
 #[test]
 fn every_field_that_makes_no_sense_is_named() {
-    let theirs = ProtocolVersion(263);
+    let theirs = ProtocolVersion(264);
     let no_such_lane = PreambleError::NoSuchLane {
         lane: 0x0302,
         lanes: 0x0104,
@@ -158,15 +158,15 @@ fn a_long_refusal_is_cut_between_two_characters() {
 
 #[test]
 fn a_refusal_of_another_version_is_understood_and_an_acceptance_is_not() {
-    let refused = decode_reply(b"PCCL\x08\0\x01\x03bye");
-    let of_a_kind_not_known_here = decode_reply(b"PCCL\x08\0\x03\x03bye");
-    let not_yet = decode_reply(b"PCCL\x08\0\x02\x05later");
-    let accepted = decode_reply(b"PCCL\x08\0\0\0");
+    let refused = decode_reply(b"PCCL\x09\0\x01\x03bye");
+    let of_a_kind_not_known_here = decode_reply(b"PCCL\x09\0\x03\x03bye");
+    let not_yet = decode_reply(b"PCCL\x09\0\x02\x05later");
+    let accepted = decode_reply(b"PCCL\x09\0\0\0");
 
     assert_eq!(refused, Ok(Reply::Refused("bye".to_string())));
     assert_eq!(of_a_kind_not_known_here, refused);
     assert_eq!(not_yet, Ok(Reply::NotYet("later".to_string())));
-    let theirs = ProtocolVersion(8);
+    let theirs = ProtocolVersion(9);
     assert_eq!(accepted, Err(ReplyError::UnsupportedVersion { theirs }));
 }
 

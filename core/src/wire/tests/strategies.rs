@@ -289,13 +289,8 @@ fn sync_vote() -> impl Strategy<Value = SyncVote> {
 }
 
 pub(super) fn to_master() -> impl Strategy<Value = ToMaster> {
-    let outcome = select(
-        &[
-            PlanOutcome::Done,
-            PlanOutcome::LaneLost,
-            PlanOutcome::Cancelled,
-        ][..],
-    );
+    use PlanOutcome::{Cancelled, Done, LaneLost};
+    let outcome = select(&[Done, LaneLost, Cancelled][..]);
     let topology = prop_oneof![
         hello().prop_map(ToMaster::Hello),
         (any::<u64>(), broken()).prop_map(|(epoch, broken)| {
@@ -347,21 +342,26 @@ pub(super) fn to_master() -> impl Strategy<Value = ToMaster> {
 }
 
 fn topology() -> impl Strategy<Value = Topology> {
-    let sizes = any::<(u32, u32, u32, u32)>();
-    (any::<u64>(), peers(), sites(), any::<u16>(), sizes).prop_map(
-        |(epoch, ring, sites, lanes, (global, group, groups, largest_group))| Topology {
+    let ring = (peers(), sites(), vec(name(), 0..5));
+    (any::<u64>(), ring, any::<u16>(), any::<[u32; 4]>()).prop_map(
+        |(epoch, (ring, sites, names), lanes, world)| Topology {
             epoch: Epoch(epoch),
             ring: Ring(ring),
             sites,
             lanes,
-            world: WorldSizes {
-                global,
-                group,
-                groups,
-                largest_group,
-            },
+            world: world_sizes(world),
+            names,
         },
     )
+}
+
+fn world_sizes([global, group, groups, largest_group]: [u32; 4]) -> WorldSizes {
+    WorldSizes {
+        global,
+        group,
+        groups,
+        largest_group,
+    }
 }
 
 fn layout() -> impl Strategy<Value = Layout> {
@@ -477,7 +477,7 @@ fn algorithm() -> impl Strategy<Value = Algorithm> {
 fn verdict() -> impl Strategy<Value = Verdict> {
     let cause = prop_oneof![
         peer().prop_map(AbortCause::PeerLost),
-        peer().prop_map(AbortCause::LaneLost),
+        (peer(), option::of(link())).prop_map(|(by, link)| AbortCause::LaneLost { by, link }),
         peer().prop_map(AbortCause::Cancelled),
         Just(AbortCause::TimedOut),
     ];

@@ -192,7 +192,8 @@ impl Reference {
             match outcome {
                 PlanOutcome::Done => {}
                 PlanOutcome::LaneLost => {
-                    self.abort(group, tag, AbortCause::LaneLost(peer));
+                    let link = broken.0.first().copied();
+                    self.abort(group, tag, AbortCause::LaneLost { by: peer, link });
                     self.breaks(peer, broken, bytes, seen);
                 }
                 PlanOutcome::Cancelled => {
