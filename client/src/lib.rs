@@ -98,6 +98,7 @@
 //! | [`ErrorFeedback`] | recovers the losses of quantization |
 //! | [`AllReduceHandle`], [`ReduceItem`] | reduces in the background, and lists of reduces |
 //! | [`Awaited`], [`Wait`], [`NamedPeer`] | the peers that this peer's calls wait for |
+//! | [`Waited`] | for whom a collective waited while nothing moved |
 //! | [`SharedState`], [`SyncOptions`] | what peers keep identical, and how |
 //! | [`Error`], [`Next`] | what went wrong, and what to do next |
 //! | [`Tcp`], [`Transport`] | how lanes are opened; with the feature `quic` also `Quic`; [`transport`] has what a transport of your own needs |
@@ -179,6 +180,7 @@ pub use pccl_core::paths::{RingEstimate, RingReport};
 pub use pccl_core::plan::{Algorithm, Pattern};
 pub use pccl_core::shared_state::{EntryMismatch, EntryShape, SyncFailure, SyncStrategy};
 pub use pccl_core::site::BadSiteName;
+pub use pccl_core::topology::{LinkId, Way};
 pub use pccl_core::transport::{LaneError, Protocol, Transport};
 pub use pccl_plane::{Checksums, Defect};
 #[cfg(feature = "quic")]

@@ -83,7 +83,8 @@ impl Lulls {
             self.told = waits.lasts;
             suspects.tell(operation, waits, topology);
         }
-        let waited = waits.links.last().map(|link| Waited {
+        // Whoever takes nothing is to blame rather than whoever sends nothing, which may wait as well.
+        let waited = waits.links.first().map(|link| Waited {
             time: waits.lasts,
             peer: link.link.with,
             edge: link.edge,
@@ -316,10 +317,9 @@ mod tests {
         let later = note(&waits());
 
         let waited = waited.unwrap();
-        assert_eq!((waited.peer, waited.silent), (PeerId(7), Some(PeerId(4))));
+        assert_eq!((waited.peer, waited.silent), (PeerId(12), Some(PeerId(4))));
         assert_eq!(later.unwrap().silent, None, "it was heard again");
-        let text =
-            "1.2 s for peer 7, edge 1→2, step 5 of 6, while the master heard nothing from peer 4";
+        let text = "1.2 s for peer 12, edge 2→3, while the master heard nothing from peer 4";
         assert_eq!(waited.to_string(), text);
     }
 

@@ -245,9 +245,9 @@ fn an_answer_is_bounded_no_matter_how_many_calls_and_peers_there_are() {
 fn a_topology_has_the_names_of_all_ranks_if_anybody_has_one() {
     let mut desk = Desk::with(3);
     desk.updates(1);
-    desk.updates(2);
 
-    let told = desk.updates(3);
+    // The third one agrees.
+    let told = desk.updates(2);
 
     let topologies = told.iter().filter_map(|output| match output {
         MasterOutput::Send {
@@ -257,7 +257,7 @@ fn a_topology_has_the_names_of_all_ranks_if_anybody_has_one() {
         _ => None,
     });
     let topologies: Vec<_> = topologies.collect();
-    assert_eq!(topologies.len(), 3, "{told:?}");
+    assert_eq!(topologies.len(), 2, "{told:?}");
     for topology in topologies {
         let named = [1, 2, 3, 4].map(|peer| topology.named(PeerId(peer)).to_string());
         assert_eq!(named, ["1 (node-1)", "2 (node-2)", "3 (node-3)", "4"]);

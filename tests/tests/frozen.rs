@@ -13,8 +13,9 @@ use pccl_tests::talk::{Commit, Event, Failure, Moment, Nanos, Order, now};
 /// 16 MiB, which go around the ring in many frames.
 const ELEMENTS: usize = 4 << 20;
 
-/// From the moment at which a peer is frozen to the commit of the reduce without it. Measured: 1.7 to 2.5 s.
-const GONE_WITHIN: Duration = Duration::from_secs(3);
+/// From the moment at which a peer is frozen to the commit of the reduce without it: 2.1 s on a machine that has time for
+/// its processes. Where they are starved they are heard irregularly, and their limit grows, up to 8 s of silence.
+const GONE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Shorter than the limit of silence.
 const HICCUP: Duration = Duration::from_secs(1);
