@@ -33,3 +33,15 @@ fn no_target_panics_or_allocates_much_on_any_kept_input_or_on_changes_of_one() {
         }
     }
 }
+
+#[test]
+fn each_target_is_a_program_of_libfuzzer() {
+    let manifest = include_str!("../libfuzzer/Cargo.toml");
+    let programs = manifest.split("[[bin]]").skip(1).filter_map(|bin| {
+        let name = bin.split("name = \"").nth(1)?;
+        name.split('"').next()
+    });
+    let targets: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
+
+    assert_eq!(programs.collect::<Vec<_>>(), targets);
+}

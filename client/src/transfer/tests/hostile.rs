@@ -2,8 +2,8 @@
 
 use pccl_core::transport::{LaneRx, recv_exact, send_all};
 use pccl_core::wire::{
-    DecodeError, STATE_RANGE_HEADER_BYTES, STATE_RANGE_MAX, STATE_REQUEST_MAX, StateRange,
-    StateRequest, encode_control,
+    DecodeError, STATE_RANGE_HEADER_BYTES, STATE_RANGE_MAX, STATE_RANGES_MAX, STATE_REQUEST_MAX,
+    StateRange, StateRequest, encode_control,
 };
 
 use super::several::serve;
@@ -45,10 +45,12 @@ async fn read(rx: &mut dyn LaneRx, bytes: usize) -> Option<Vec<u8>> {
 }
 
 fn request(round: u64, range: StateRange) -> Vec<u8> {
-    let request = StateRequest {
-        round: Round(round),
-        ranges: vec![range],
-    };
+    request_of(round, vec![range])
+}
+
+fn request_of(round: u64, ranges: Vec<StateRange>) -> Vec<u8> {
+    let round = Round(round);
+    let request = StateRequest { round, ranges };
     let mut bytes = Vec::new();
     encode_control(&request, &mut bytes).unwrap();
     bytes
@@ -86,6 +88,16 @@ async fn a_request_of_another_round_is_not_served() {
 
     let refused = matches!(served, Err(TransferError::WrongRound { .. }));
     assert!(refused, "{served:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_of_no_ranges_or_of_too_many_is_not_served() {
+    for count in [0, STATE_RANGES_MAX + 1] {
+        let served = asked(request_of(1, vec![range(0, 1); count])).await;
+
+        let refused = matches!(served, Err(TransferError::BadCount(number)) if number == count);
+        assert!(refused, "{count}: {served:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
