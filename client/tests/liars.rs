@@ -152,11 +152,7 @@ const INITIATE_COLLECTIVE: u8 = 10;
 
 #[test]
 fn a_member_that_votes_twice_goes_and_the_others_reduce_without_it() {
-    for (kind, misdeeds) in [
-        (UPDATE_TOPOLOGY, "WrongState"),
-        (SYNC_SHARED_STATE, "WrongState"),
-        (INITIATE_COLLECTIVE, "DuplicateTag"),
-    ] {
+    for kind in [UPDATE_TOPOLOGY, SYNC_SHARED_STATE, INITIATE_COLLECTIVE] {
         let run = Run::new();
         let (mut peers, lies) = three(&run);
         lies.script().twice = Some(kind);
@@ -177,11 +173,13 @@ fn a_member_that_votes_twice_goes_and_the_others_reduce_without_it() {
         };
 
         assert_eq!(lies.end(), 1);
-        let Some(Error::Kicked(misdeed)) = fate else {
-            panic!("{kind}: {fate:?}");
-        };
-        assert!(format!("{misdeed:?}").starts_with(misdeeds), "{misdeed:?}");
-        assert_ne!(misdeed, Misdeed::Malformed);
+        let is_kicked_for_it = matches!(
+            fate,
+            Some(Error::Kicked(
+                Misdeed::WrongState { .. } | Misdeed::DuplicateVote | Misdeed::DuplicateTag { .. }
+            ))
+        );
+        assert!(is_kicked_for_it, "{kind}: {fate:?}");
         peers.remove(LIAR);
         together(&mut peers, |peer| peer.update_topology().unwrap());
         assert_eq!(reduces_at_last(&mut peers, 100, &lies), 0);

@@ -298,8 +298,8 @@ mod tests {
     }
 
     /// Also over another connection.
-    #[tokio::test]
-    async fn a_message_that_the_master_announces_longer_than_messages_are_is_not_waited_for() {
+    #[test]
+    fn a_message_that_the_master_announces_longer_than_messages_are_is_not_waited_for() {
         let length = CONTROL_FRAME_MAX + 1;
         let cap = CONTROL_FRAME_MAX;
         let head = u32::to_le_bytes(length as u32);

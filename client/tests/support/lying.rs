@@ -44,7 +44,7 @@ impl Lies {
     }
 
     /// The transport under test, for a member that lies.
-    pub(crate) fn on(&self, under: Under) -> impl Transport {
+    pub(crate) fn on(&self, under: Under) -> impl Transport + use<> {
         Intercepted::over(Arc::new(under), self.clone())
     }
 

@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use pccl_core::transport::{LaneError, LaneRx, LaneTx};
+use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
 use pccl_core::wire::PROBE_BYTES_MAX;
 use pccl_plane::Progress;
 use pccl_transport_memory::{Path, pair};
