@@ -26,7 +26,9 @@ use pccl_core::id::{EntryIndex, PeerId, Round};
 use pccl_core::shared_state::{FetchList, SyncRole};
 use pccl_core::topology::LaneOrder;
 use pccl_core::transport::{Lane, LaneError, LaneTx, Transport};
-use pccl_core::wire::{ControlError, EncodeError, Preamble, Purpose, UnexpectedRange};
+use pccl_core::wire::{
+    ControlError, EncodeError, Preamble, Purpose, STATE_RANGES_MAX, UnexpectedRange,
+};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -66,6 +68,8 @@ pub(crate) enum TransferError {
     Range(#[from] UnexpectedRange),
     #[error("the request is for {asked}, not for {expected}")]
     WrongRound { asked: Round, expected: Round },
+    #[error("the request is for {0} ranges, and may be for one to {STATE_RANGES_MAX}")]
+    BadCount(usize),
     #[error("{0} does not exist here, or not so much of it")]
     NoSuchEntry(EntryIndex),
     #[error("{0} arrived with another content than announced")]

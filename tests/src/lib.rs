@@ -21,12 +21,14 @@
 //! | [`throttle`] | a transport whose lanes share a link of limited rate (of `pccl-transport-memory`) |
 //! | [`policy`] | the master's decisions in situations, under virtual time |
 //! | [`wan`] | an internet in a box: network namespaces, and a wire with delay, loss and limits between them |
+//! | [`fuzz`] | fuzz targets: decoders and machines that are given any bytes |
 //! | [`siege`] | garbage for the master and for peers while a run goes on |
 
 pub mod churn;
 pub mod conformance;
 pub mod contribution;
 pub mod crowd;
+pub mod fuzz;
 mod halves;
 pub mod losses;
 pub mod over;

@@ -88,6 +88,33 @@ fn every_file_opens_with_its_purpose() {
     assert!(without.is_empty(), "\n{without}");
 }
 
+/// The pages of the documentation whose tables name tests.
+const PAGES: [&str; 1] = ["docs/hostile.md"];
+
+#[test]
+fn every_test_that_a_page_names_exists() {
+    let sources = sources();
+    let defined: Vec<&str> = sources
+        .iter()
+        .flat_map(|source| source.text.split("fn ").skip(1))
+        .map(|rest| rest.split(['(', '<']).next().unwrap_or_default())
+        .collect();
+    for page in PAGES {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let text = fs::read_to_string(root.join(page)).expect("a page");
+        // Words in code style; other names have fewer words than the name of a test.
+        let words = text.split('`').skip(1).step_by(2);
+        let named = words.filter(|word| word.matches('_').count() >= 4 && !word.contains(' '));
+        let missing: Vec<&str> = named
+            .clone()
+            .filter(|name| !defined.contains(name))
+            .collect();
+
+        assert_eq!(missing, <[&str; 0]>::default(), "{page} names them");
+        assert!(named.count() > 10, "{page} names hardly any test");
+    }
+}
+
 #[test]
 fn no_file_is_longer_than_six_hundred_lines() {
     let too_long = violations(|text| {

@@ -41,6 +41,9 @@ mod options;
 mod tests;
 mod tls;
 
+#[cfg(feature = "fuzzing")]
+pub use tls::fuzzing;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 

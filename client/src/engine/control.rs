@@ -274,7 +274,8 @@ mod tests {
     use std::future::ready;
     use std::task::{Context, Poll};
 
-    use pccl_core::wire::HandshakeError;
+    use pccl_core::messages::ToPeer;
+    use pccl_core::wire::{DecodeError, HandshakeError};
 
     use super::*;
 
@@ -307,6 +308,29 @@ mod tests {
 
     fn lane() -> Lane {
         Lane::new(Box::new(Broken), Box::new(Broken))
+    }
+
+    /// Also over another connection.
+    #[test]
+    fn a_message_that_the_master_announces_longer_than_messages_are_is_not_waited_for() {
+        let length = CONTROL_FRAME_MAX + 1;
+        let cap = CONTROL_FRAME_MAX;
+        let head = u32::to_le_bytes(length as u32);
+        let mut control = Control::new(lane());
+
+        control.reader.feed(&head);
+        let first = control.reader.next_message::<ToPeer>();
+        let returned = Returned {
+            lane: lane(),
+            received: 0,
+            attempt: 1,
+        };
+        control.resume(returned).unwrap();
+        control.reader.feed(&head);
+        let again = control.reader.next_message::<ToPeer>();
+
+        let too_long = Err(DecodeError::TooLong { length, cap });
+        assert_eq!((first, again), (too_long.clone(), too_long));
     }
 
     #[tokio::test]

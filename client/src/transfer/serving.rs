@@ -6,8 +6,8 @@ use pccl_core::id::PeerId;
 use pccl_core::topology::LaneOrder;
 use pccl_core::transport::{Lane, LaneRx};
 use pccl_core::wire::{
-    ControlError, ControlReader, STATE_RANGE_MAX, STATE_REQUEST_MAX, StateRange, StateRequest,
-    recv_control,
+    ControlError, ControlReader, STATE_RANGE_MAX, STATE_RANGES_MAX, STATE_REQUEST_MAX, StateRange,
+    StateRequest, recv_control,
 };
 use tokio::time::timeout;
 
@@ -89,6 +89,10 @@ impl Desk<'_> {
                     asked: request.round,
                     expected: self.round,
                 });
+            }
+            let count = request.ranges.len();
+            if !(1..=STATE_RANGES_MAX).contains(&count) {
+                return Err(TransferError::BadCount(count));
             }
             for range in request.ranges {
                 self.send(&mut lane, range, served).await?;

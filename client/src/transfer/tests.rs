@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::*;
 use pccl_plane::Sensor;
 
+mod hostile;
 mod several;
 
 const STALL: Duration = Duration::from_secs(10);

@@ -5,6 +5,7 @@
 pub(crate) mod hosts;
 pub(crate) mod lanes;
 pub(crate) mod log;
+pub(crate) mod lying;
 pub(crate) mod tapped;
 pub(crate) mod under;
 

@@ -9,7 +9,9 @@ use pccl_core::id::{Identity, PeerId};
 use pccl_core::messages::{Hello, Refusal, ToMaster, ToPeer};
 use pccl_core::site::SiteName;
 use pccl_core::transport::{Lane, recv_some, send_all};
-use pccl_core::wire::{ControlError, Preamble, Purpose, Reply, encode_control, recv_reply};
+use pccl_core::wire::{
+    ControlError, PREAMBLE_BYTES, Preamble, Purpose, Reply, encode_control, recv_reply,
+};
 use pccl_master::{KeyPair, Limits, MasterServer, RunningMaster, Security, Trust, spawn};
 use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep};
@@ -120,6 +122,39 @@ async fn a_stranger_that_dawdles_over_its_hello_is_cut_off() {
 
     assert_eq!(stranger.hear().await, ToPeer::Refused(Refusal::BadHello));
     assert_eq!(stranger.listen().await, Err(ControlError::Ended));
+}
+
+/// Time without a new byte is not what counts, so bytes one by one win none.
+#[tokio::test(start_paused = true)]
+async fn a_stranger_that_drips_its_preamble_or_its_hello_has_no_more_time_than_one_that_is_silent()
+{
+    let pipes = piped(Limits::default()).await;
+    let mut frame = Preamble::CONTROL.encode().to_vec();
+    encode_control(&ToMaster::Hello(hello()), &mut frame).unwrap();
+    let pause = Limits::default().handshake / 10;
+    for at_once in [0, PREAMBLE_BYTES] {
+        let mut lane = pipes.dial();
+        let begun = Instant::now();
+        let (first, rest) = frame.split_at(at_once);
+        send_all(lane.tx.as_mut(), first, &[]).await.unwrap();
+        let drip = async {
+            for byte in rest {
+                sleep(pause).await;
+                if send_all(lane.tx.as_mut(), &[*byte], &[]).await.is_err() {
+                    break;
+                }
+            }
+            std::future::pending::<()>().await;
+        };
+        let hung_up = async { while recv_some(lane.rx.as_mut(), &mut [0; 64]).await != Ok(0) {} };
+
+        tokio::select! {
+            () = hung_up => {}
+            () = drip => unreachable!("it drips for ever"),
+        }
+
+        assert_eq!(begun.elapsed(), Limits::default().handshake, "{at_once}");
+    }
 }
 
 /// A master that asks for proofs, and pipes to it on which the handshake of TLS or QUIC is over.

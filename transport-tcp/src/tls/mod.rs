@@ -16,10 +16,13 @@
 //! | `session` | the session of a connection, which both halves of a lane share |
 //! | `lane` | the two halves |
 //! | `acceptor` | concurrent handshakes of incoming connections |
+//! | `fuzzing` | a session whose records somebody else has made; only with the feature of that name |
 
 mod acceptor;
 mod config;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod handshake;
 mod lane;
 mod read_buffer;

@@ -1,7 +1,10 @@
 //! Measurements over lanes in memory, under tokio's paused clock.
 
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
+use pccl_core::wire::PROBE_BYTES_MAX;
 use pccl_plane::Progress;
 use pccl_transport_memory::{Path, pair};
 use tokio::time::Instant;
@@ -92,4 +95,51 @@ async fn an_edge_whose_other_end_is_gone_has_no_measurement() {
     let found = sending::measure(vec![ours], &piece, &Progress::default()).await;
 
     assert_eq!(found, None);
+}
+
+/// A lane that brings more bytes than anybody measures, at no cost.
+#[derive(Default)]
+struct Flood {
+    brought: u64,
+}
+
+impl LaneRx for Flood {
+    fn poll_recv(
+        &mut self,
+        _: &mut Context<'_>,
+        into: &mut [u8],
+    ) -> Poll<Result<usize, LaneError>> {
+        let bytes = match self.brought > 2 * PROBE_BYTES_MAX {
+            true => 0,
+            false => into.len(),
+        };
+        self.brought += bytes as u64;
+        Poll::Ready(Ok(bytes))
+    }
+}
+
+/// A lane that takes everything.
+struct Taking;
+
+impl LaneTx for Taking {
+    fn poll_send(
+        &mut self,
+        _: &mut Context<'_>,
+        parts: &[&[u8]],
+    ) -> Poll<Result<usize, LaneError>> {
+        Poll::Ready(Ok(parts.iter().map(|part| part.len()).sum()))
+    }
+
+    fn poll_close(&mut self, _: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn of_a_peer_that_sends_too_much_there_is_no_measurement() {
+    let lane = Lane::new(Box::new(Taking), Box::<Flood>::default());
+
+    let arrived = receiving::answer(vec![lane], &Progress::default()).await;
+
+    assert_eq!(arrived, None);
 }

@@ -48,7 +48,7 @@ async fn from_several(two: &Two, holders: &[&[Path]]) -> Spread {
 }
 
 /// One of the holders.
-async fn serve(
+pub(super) async fn serve(
     mut held: Vec<Vec<u8>>,
     me: PeerId,
     lanes: Vec<Lane>,

@@ -154,6 +154,24 @@ fn a_hello_whose_site_has_no_possible_name_is_refused() {
 }
 
 #[test]
+fn a_hello_whose_peer_has_no_possible_name_is_refused() {
+    let decoded = |name: &[u8]| {
+        let body = [&[0, 5, 0, 1, 0, 1], &text(b"")[..], &text(name)].concat();
+        let mut reader = ControlReader::new();
+        reader.feed(&frame(body.len() as u32, &body));
+        drain(&mut reader)
+    };
+
+    for name in ["", "gpu-7", "Zürich", &"n".repeat(64)] {
+        assert!(decoded(name.as_bytes()).is_ok(), "{name:?}");
+    }
+    let too_long = "n".repeat(65);
+    for name in [too_long.as_bytes(), b"gpu\n7", b"gpu\0", b"\xff"] {
+        assert_eq!(decoded(name), Err(DecodeError::Malformed), "{name:?}");
+    }
+}
+
+#[test]
 fn a_topology_whose_sites_are_not_numbered_in_the_order_of_the_ranks_is_refused() {
     let decoded = |names: &[&str], numbers: &[u8]| {
         let list = |items: Vec<Vec<u8>>| [vec![items.len() as u8], items.concat()].concat();
