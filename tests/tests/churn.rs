@@ -143,6 +143,8 @@ impl Churn {
             | Event::CommittedSeveral { .. }
             | Event::Listening(_)
             | Event::Failed { .. }
+            | Event::Warned { .. }
+            | Event::Dropped { .. }
             | Event::Wrong { .. } => {}
         }
     }
