@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pccl::{Quic, Tcp};
-use pccl_core::id::{Identity, PeerId, Ticket};
-use pccl_core::wire::{FRAME_HEADER_BYTES, Preamble, Purpose};
+use pccl_core::id::{Identity, PeerId, Seq, Ticket};
+use pccl_core::wire::{FrameHeader, Preamble, Purpose};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
@@ -214,10 +214,16 @@ fn frames(random: &mut StdRng) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..random.random_range(0..10) {
         let length: u32 = random.random_range(0..2048);
-        let mut header = [0; FRAME_HEADER_BYTES];
-        random.fill_bytes(&mut header[..1]);
-        header[16..20].copy_from_slice(&length.to_le_bytes());
-        bytes.extend(header);
+        let header = FrameHeader {
+            seq: Seq(random.random_range(0..256)),
+            offset: 0,
+            length,
+            step: 0,
+            stripe: 0,
+            flags: 0,
+            sum: None,
+        };
+        bytes.extend(header.encode());
         bytes.extend(noise(random, 2048));
     }
     bytes

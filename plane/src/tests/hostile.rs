@@ -63,14 +63,19 @@ async fn the_frames_that_are_expected_lead_to_the_result() {
     assert!(ended.outcome.is_ok());
     assert_eq!(ended.data[..COUNT], [3; COUNT]);
     assert_eq!(ended.data[COUNT..], [9; COUNT]);
-    let mut sent = vec![0; 2 * (32 + COUNT)];
+    const HEAD: usize = FRAME_HEADER_BYTES;
+    let mut sent = vec![0; 2 * (HEAD + COUNT)];
     alone.to_next.read_exact(&mut sent).await.unwrap();
     assert_eq!(
-        sent[32..32 + COUNT],
+        sent[HEAD..HEAD + COUNT],
         [1; COUNT],
         "the half that rank 1 finishes"
     );
-    assert_eq!(sent[64 + COUNT..], [3; COUNT], "its own half, finished");
+    assert_eq!(
+        sent[2 * HEAD + COUNT..],
+        [3; COUNT],
+        "its own half, finished"
+    );
 }
 
 #[test(start_paused = true)]
@@ -243,7 +248,8 @@ async fn a_frame_of_an_operation_that_never_comes_ends_as_a_stall() {
 
 #[test(start_paused = true)]
 async fn a_lane_that_ends_in_the_middle_of_a_frame_fails_the_operation() {
-    for sent in [0, 1, 31, 32, 33, 131] {
+    const HEAD: usize = FRAME_HEADER_BYTES;
+    for sent in [0, 1, HEAD - 1, HEAD, HEAD + 1, HEAD + COUNT - 1] {
         let mut alone = Alone::new(small_frames());
         let mut frame = first().encode().to_vec();
         frame.extend([2; COUNT]);
