@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use crate::journal::Loss;
 use crate::scenario::Scenario;
 use crate::script::{Do, Wish};
 use crate::show::{doing, down_word, masters_beliefs, towards, up_word};
@@ -188,6 +189,13 @@ fn event(names: &Names, state: &RunState, step: Step) -> String {
         Step::Late(deadline, _) => format!("{} takes too long", late(deadline)),
         Step::CrashMaster => "The master dies".to_owned(),
         Step::StopMaster => "The operator stops the master".to_owned(),
+        Step::RestartMaster(Loss::Process) => {
+            "The master dies, and another process goes on from its journal".to_owned()
+        }
+        Step::RestartMaster(Loss::LastRecord) => {
+            "The master's machine fails, and another process goes on without the last record"
+                .to_owned()
+        }
         Step::Beat(no) => format!("{} shows that it lives", who(no)),
         Step::MasterBeats => "The master shows everybody that it lives".to_owned(),
     }
