@@ -341,6 +341,14 @@ fn sent(names: &Names, before: &RunState, after: &RunState, step: Step) -> Vec<S
             continue;
         };
         let taken = usize::from(step == Step::Up(no));
+        if matches!(step, Step::RestartMaster(_)) {
+            let more = new.connection.up.queue.len();
+            let more = more.saturating_sub(old.connection.up.queue.len());
+            let again = new.connection.up.queue.iter().take(more).map(up_word);
+            let again = again.map(|word| format!("{} says again: {word}", names.within(no)));
+            sent.extend(again);
+            continue;
+        }
         for word in added(
             &old.connection.up.queue,
             &new.connection.up.queue,
