@@ -6,6 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::driver::{Driver, Peer, command};
 use super::plan::{Act, Number};
+use super::report::SILENCE;
 use super::roles::Role;
 use super::talk::Order;
 use crate::processes::Trouble;
@@ -21,7 +22,12 @@ impl Driver<'_> {
             Act::Leave(number) => self.order(number, Order::Leave),
             Act::LeaveMidway(number) => self.order(number, Order::LeaveMidway),
             Act::CutLanes(number) => self.order(number, Order::CutLanes),
-            Act::CutAll(number) => self.order(number, Order::CutAll),
+            Act::CutAll(number) => {
+                if let Some(peer) = self.peers.get_mut(&number) {
+                    peer.may_be_evicted = true;
+                }
+                self.order(number, Order::CutAll);
+            }
         }
         Ok(())
     }
@@ -39,6 +45,7 @@ impl Driver<'_> {
         let Some(peer) = self.peers.remove(&number) else {
             return Ok(());
         };
+        self.masters.stalls.gone(number);
         if peer.goes_on_at.is_some() {
             self.pulse.continued();
         }
@@ -57,6 +64,7 @@ impl Driver<'_> {
             return Ok(());
         };
         let until = Instant::now() + time;
+        peer.may_be_evicted |= time > SILENCE;
         match &mut peer.goes_on_at {
             Some(at) => *at = until.max(*at),
             None => {
