@@ -32,19 +32,19 @@ pub(super) struct Masters {
     pub(super) at: Option<MasterAt>,
     /// Whether the present one listens.
     listens: bool,
-    kills: Option<Kills>,
+    schedule: Option<Schedule>,
     pub(super) stalls: Stalls,
 }
 
 /// When masters are killed, and what is left of them.
-struct Kills {
+struct Schedule {
     random: StdRng,
     every: Duration,
     due: Option<Instant>,
     scratch: Recordings,
 }
 
-impl Kills {
+impl Schedule {
     /// Between half as long and one and a half times.
     fn pause(&mut self) -> Duration {
         self.every.mul_f64(self.random.random_range(0.5..1.5))
@@ -59,7 +59,7 @@ impl Masters {
         seed: u64,
         kills: Option<(Duration, Recordings)>,
     ) -> Self {
-        let kills = kills.map(|(every, scratch)| Kills {
+        let schedule = kills.map(|(every, scratch)| Schedule {
             random: StdRng::seed_from_u64(seed ^ STREAM),
             every,
             due: None,
@@ -70,19 +70,19 @@ impl Masters {
             over,
             at: None,
             listens: false,
-            kills,
+            schedule,
             stalls: Stalls::default(),
         }
     }
 
     /// Whether masters are killed.
     pub(super) const fn are_killed(&self) -> bool {
-        self.kills.is_some()
+        self.schedule.is_some()
     }
 
     fn journal(&self) -> Option<PathBuf> {
-        let kills = self.kills.as_ref()?;
-        Some(kills.scratch.directory().to_owned())
+        let schedule = self.schedule.as_ref()?;
+        Some(schedule.scratch.directory().to_owned())
     }
 }
 
@@ -104,15 +104,15 @@ pub(super) fn command_of(
 impl Driver<'_> {
     /// From here on masters are killed when it is time.
     pub(super) fn begin_master_kills(&mut self) {
-        if let Some(kills) = &mut self.masters.kills {
-            kills.due = Some(Instant::now() + kills.pause());
+        if let Some(schedule) = &mut self.masters.schedule {
+            schedule.due = Some(Instant::now() + schedule.pause());
         }
     }
 
     /// The present master is left alone.
     pub(super) fn end_master_kills(&mut self) {
-        if let Some(kills) = &mut self.masters.kills {
-            kills.due = None;
+        if let Some(schedule) = &mut self.masters.schedule {
+            schedule.due = None;
         }
     }
 
@@ -126,14 +126,14 @@ impl Driver<'_> {
     /// Kills the master if it is time, and starts the next one at once.
     pub(super) fn kill_master_if_due(&mut self) -> Result<(), Trouble> {
         let listens = self.masters.listens;
-        let Some(kills) = &mut self.masters.kills else {
+        let Some(schedule) = &mut self.masters.schedule else {
             return Ok(());
         };
-        let is_due = kills.due.is_some_and(|due| due <= Instant::now());
+        let is_due = schedule.due.is_some_and(|due| due <= Instant::now());
         if !(is_due && listens) {
             return Ok(());
         }
-        kills.due = Some(Instant::now() + kills.pause());
+        schedule.due = Some(Instant::now() + schedule.pause());
         self.kill_master()
     }
 
@@ -143,6 +143,9 @@ impl Driver<'_> {
         let there = self.peers.iter().filter(|(_, peer)| is_there(peer));
         let at = now();
         self.processes.kill(self.masters.process)?;
+        if self.pulse.is_beside_a_stop() {
+            self.masters.stalls.disturbed(at);
+        }
         self.masters
             .stalls
             .killed(at, there.map(|(number, _)| *number));

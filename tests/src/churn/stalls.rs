@@ -13,6 +13,10 @@ use crate::times::quantile;
 /// The longest stall that 99 of 100 may have, beyond the time in which there is no master.
 pub const BEYOND_RESTART_MAX_MS: f64 = 2000.0;
 
+/// What is done to a peer may hold the others up for this time and more: what comes so soon after it is not the
+/// master's alone.
+const AFTERMATH: Nanos = 1_000_000_000;
+
 /// Peers that wait for a commit after a kill of their master.
 #[derive(Clone, Debug, Default)]
 pub struct Stalls {
@@ -20,6 +24,8 @@ pub struct Stalls {
     kills: u64,
     restarts: Vec<Nanos>,
     stalls: Vec<Stall>,
+    /// When something was done to a peer the last time.
+    disturbed: Option<Nanos>,
 }
 
 /// A master that was killed.
@@ -30,6 +36,8 @@ struct Gone {
     until: Option<Nanos>,
     /// Peers that have heard of no commit since.
     waiting: BTreeSet<Number>,
+    /// Whether something was done to a peer as well.
+    is_disturbed: bool,
 }
 
 /// How long one peer waited.
@@ -38,6 +46,7 @@ struct Stall {
     total: Nanos,
     /// Without the time in which there was no master.
     beyond: Nanos,
+    is_disturbed: bool,
 }
 
 /// Times of one kind, in milliseconds. Zero if there are none.
@@ -64,6 +73,8 @@ pub struct MasterKills {
     pub stall_ms: Times,
     /// The same, without the time in which there was no master.
     pub beyond_restart_ms: Times,
+    /// Like `stall_ms`, if something was done to a peer shortly before or meanwhile. The others do not have these.
+    pub stall_beside_a_fault_ms: Times,
 }
 
 impl MasterKills {
@@ -77,10 +88,20 @@ impl MasterKills {
 
 impl fmt::Display for MasterKills {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "masters: {} killed; back after {}",
+            self.kills, self.restart_ms
+        )?;
+        writeln!(
+            f,
+            "stalls of peers: {}, {}; beyond the restart {}",
+            self.stall_ms.count, self.stall_ms, self.beyond_restart_ms
+        )?;
         write!(
             f,
-            "masters: {} killed; back after {}; {} stalls of peers, {}; beyond the restart {}",
-            self.kills, self.restart_ms, self.stall_ms.count, self.stall_ms, self.beyond_restart_ms
+            "stalls beside a fault of a peer: {}, {}",
+            self.stall_beside_a_fault_ms.count, self.stall_beside_a_fault_ms
         )
     }
 }
@@ -96,12 +117,22 @@ impl fmt::Display for Times {
 }
 
 impl Stalls {
+    /// Something is done to a peer that may hold others up.
+    pub fn disturbed(&mut self, at: Nanos) {
+        self.disturbed = Some(at);
+        for gone in &mut self.open {
+            gone.is_disturbed = true;
+        }
+    }
+
     /// The master was killed while these peers were in the run.
     pub fn killed(&mut self, at: Nanos, peers: impl IntoIterator<Item = Number>) {
         self.kills += 1;
+        let is_recent = |disturbed| at.saturating_sub(disturbed) < AFTERMATH;
         self.open.push(Gone {
             since: at,
             until: None,
+            is_disturbed: self.disturbed.is_some_and(is_recent),
             waiting: peers.into_iter().collect(),
         });
     }
@@ -124,6 +155,7 @@ impl Stalls {
                 self.stalls.push(Stall {
                     total: at.saturating_sub(gone.since),
                     beyond: at - until,
+                    is_disturbed: gone.is_disturbed,
                 });
             }
         }
@@ -153,11 +185,14 @@ impl Stalls {
     /// What there is to tell.
     #[must_use]
     pub fn report(&self) -> MasterKills {
+        let alone = self.stalls.iter().filter(|stall| !stall.is_disturbed);
+        let beside = self.stalls.iter().filter(|stall| stall.is_disturbed);
         MasterKills {
             kills: self.kills,
             restart_ms: times(self.restarts.iter().copied()),
-            stall_ms: times(self.stalls.iter().map(|stall| stall.total)),
-            beyond_restart_ms: times(self.stalls.iter().map(|stall| stall.beyond)),
+            stall_ms: times(alone.clone().map(|stall| stall.total)),
+            beyond_restart_ms: times(alone.map(|stall| stall.beyond)),
+            stall_beside_a_fault_ms: times(beside.map(|stall| stall.total)),
         }
     }
 
@@ -215,6 +250,26 @@ mod tests {
         let times = stalls.report().stall_ms;
         assert_eq!(times.count, 2);
         assert!((times.worst - 200.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_stall_beside_a_fault_of_a_peer_is_counted_apart() {
+        let (mut before, mut meanwhile, mut long_ago) =
+            (Stalls::default(), Stalls::default(), Stalls::default());
+        before.disturbed(9500 * MS);
+        long_ago.disturbed(8000 * MS);
+        for (stalls, alone) in [(&mut before, 0), (&mut meanwhile, 0), (&mut long_ago, 1)] {
+            let is_meanwhile = stalls.disturbed.is_none();
+            stalls.killed(10_000 * MS, [0]);
+            if is_meanwhile {
+                stalls.disturbed(10_005 * MS);
+            }
+            stalls.listens(10_010 * MS);
+            stalls.committed(0, 10_020 * MS);
+            let report = stalls.report();
+            assert_eq!(report.stall_ms.count, alone);
+            assert_eq!(report.stall_beside_a_fault_ms.count, 1 - alone);
+        }
     }
 
     #[test]
