@@ -174,13 +174,15 @@ impl Mortal {
         Ok(())
     }
 
-    /// The master that was started last listens. Returns for how long there was none.
-    pub(crate) fn back(&mut self) -> f64 {
+    /// The master that was started last listens. Returns the round in which the one before was killed, and for how long
+    /// there was none.
+    pub(crate) fn back(&mut self) -> (u64, f64) {
         let Some(last) = self.losses.last_mut() else {
-            return 0.0;
+            return (0, 0.0);
         };
         let since = last.since;
-        *last.back_ms.get_or_insert_with(|| elapsed_ms(since))
+        let back_ms = *last.back_ms.get_or_insert_with(|| elapsed_ms(since));
+        (last.round, back_ms)
     }
 
     fn listens(&self) -> bool {

@@ -251,7 +251,7 @@ impl Supervisor<'_> {
         }
         match event {
             Event::Listening { .. } => {
-                let (back_ms, round) = (masters.back(), self.round + 1);
+                let (round, back_ms) = masters.back();
                 self.say(&format!(
                     "round {round}: the master was killed, and is back after {back_ms:.0} ms"
                 ));

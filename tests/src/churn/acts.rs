@@ -10,14 +10,14 @@ use super::report::SILENCE;
 use super::roles::Role;
 use super::talk::Order;
 use crate::processes::Trouble;
-use crate::talk::now;
+use crate::talk as clock;
 
 impl Driver<'_> {
     pub(super) fn carry_out(&mut self, act: Act) -> Result<(), Trouble> {
         self.live.note(|| format!("{act:?}"));
         self.faults.count(act);
         if !matches!(act, Act::Add(_)) {
-            self.masters.stalls.disturbed(now());
+            self.masters.stalls.disturbed(clock::now());
         }
         match act {
             Act::Add(number) => self.start_peer(number)?,
@@ -90,7 +90,7 @@ impl Driver<'_> {
             if let Some(peer) = self.peers.get_mut(&number) {
                 peer.goes_on_at = None;
                 self.pulse.continued();
-                self.masters.stalls.disturbed(now());
+                self.masters.stalls.disturbed(clock::now());
             }
         }
         Ok(())
