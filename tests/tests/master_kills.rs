@@ -2,7 +2,8 @@
 //! peer starts again, and no two peers are told different verdicts.
 //!
 //! The short version of `--bin churn -- --kill-master SECONDS`. The environment variable `CHURN_SEED` chooses another
-//! seed.
+//! seed. Not over QUIC: there a peer notices the end of a master by its silence alone, which is later than the next
+//! master waits for it.
 
 use std::path::Path;
 use std::time::Duration;
