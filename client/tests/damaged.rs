@@ -149,7 +149,10 @@ fn a_flipped_bit_costs_one_retry_wherever_it_is_and_whatever_the_collective() {
                     Err(Error::Aborted { cause, .. }) => cause,
                     other => panic!("{what}: {other:?}"),
                 };
-                assert!(matches!(cause, AbortCause::LaneLost(_)), "{what}: {cause}");
+                assert!(
+                    matches!(cause, AbortCause::LaneLost { .. }),
+                    "{what}: {cause}"
+                );
                 assert!(is_restored, "{what}");
                 assert!(again.unwrap(), "{what}");
             }

@@ -55,9 +55,12 @@ fn reduces_at_last(peers: &mut [Communicator], count: usize, lies: &Lies) -> usi
     panic!("{ATTEMPTS} reduces were aborted, with one lie");
 }
 
+/// What a liar changes in the header of a frame.
+type Lie = fn(&mut FrameHeader);
+
 #[test]
 fn no_number_is_taken_from_a_frame_of_another_operation_place_or_length() {
-    let cases: [(&str, fn(&mut FrameHeader)); 6] = [
+    let cases: [(&str, Lie); 6] = [
         ("of an operation that never comes", |frame| {
             frame.seq.0 += 1 << 40;
         }),

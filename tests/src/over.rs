@@ -1,6 +1,7 @@
 //! What the lanes of a test's run are: plain TCP, TLS over TCP, or QUIC.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use pccl::{Quic, Tcp, Transport};
@@ -53,13 +54,29 @@ impl Over {
     /// # Errors
     /// There is no randomness.
     pub fn master(self) -> Result<MasterBuilder, TrustError> {
-        let proven = |via| Ok(Security::Proven(Trust::ephemeral()?.over(via)));
-        let security: Result<Security, TrustError> = match self {
-            Self::Tcp => Ok(Security::Plain),
-            Self::Tls => proven(Via::Tls),
-            Self::Quic => proven(Via::Quic),
+        self.master_of(Trust::ephemeral)
+    }
+
+    /// A master of such a run that keeps its journal, and its key where it has one, in this directory: when it is
+    /// killed, another one goes on.
+    ///
+    /// # Errors
+    /// The files of the directory cannot be used.
+    pub fn master_that_may_die(self, directory: &Path) -> Result<MasterBuilder, TrustError> {
+        let builder = self.master_of(|| Trust::of_directory(directory))?;
+        Ok(builder.journal(directory))
+    }
+
+    fn master_of(
+        self,
+        trust: impl FnOnce() -> Result<Trust, TrustError>,
+    ) -> Result<MasterBuilder, TrustError> {
+        let security = match self {
+            Self::Tcp => Security::Plain,
+            Self::Tls => Security::Proven(trust()?.over(Via::Tls)),
+            Self::Quic => Security::Proven(trust()?.over(Via::Quic)),
         };
-        Ok(MasterServer::builder().security(security?))
+        Ok(MasterServer::builder().security(security))
     }
 
     /// What peers come by to a run that is joined with this: a join string, or an address.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use pccl_master::RunningMaster;
 use pccl_tests::churn::plan::{Act, Plan};
-use pccl_tests::churn::{Churn as Schedule, Length, churn};
+use pccl_tests::churn::{Churn as Schedule, Kills, Length, churn};
 use pccl_tests::over::Over;
 use pccl_tests::processes::{PATIENCE, Process, Swarm};
 use pccl_tests::roles::Role;
@@ -204,6 +204,8 @@ fn every_result_and_every_state_is_right_while_peers_are_killed_stopped_cut_off_
         elements: 1 << 16,
         state_bytes: 1 << 18,
         over: Over::of_environment(),
+        kill_master: None,
+        kills: Kills::Peers,
         is_verbose: false,
     };
 

@@ -40,7 +40,7 @@ struct Supervisor<'a> {
 /// Carries out the plan, and compares what the survivors have with an unsharded run.
 pub(crate) fn supervise(plan: &Plan, arguments: &Arguments) -> Result<(), String> {
     let over = arguments.transport;
-    let builder = over.master().map_err(|e| format!("no master: {e}"))?;
+    let builder = over.master(None).map_err(|e| format!("no master: {e}"))?;
     let master = builder.spawn("127.0.0.1:0");
     let master = master.map_err(|e| format!("no master: {e}"))?;
     if over.is_proven() != master.trust().is_some() {

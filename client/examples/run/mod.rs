@@ -1,6 +1,7 @@
 //! A run of several training processes of which some are killed and others join: what the examples
 //! that train have in common but for their algorithm.
 
+pub(crate) mod masters;
 pub(crate) mod plan;
 pub(crate) mod process;
 pub(crate) mod report;
@@ -32,6 +33,9 @@ struct Arguments {
     /// Peers that join on the way.
     #[arg(long, default_value_t = 3)]
     joins: u32,
+    /// How often the master is killed on the way; it starts again with its journal.
+    #[arg(long, value_name = "TIMES", default_value_t = 0)]
+    kill_master: u32,
     /// Outer rounds.
     #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
@@ -71,6 +75,9 @@ enum Role {
     /// One training process; the example starts these itself.
     #[command(hide = true)]
     Peer(process::Assignment),
+    /// A master that is to be killed; the example starts it itself.
+    #[command(hide = true)]
+    Master(masters::MasterOptions),
 }
 
 /// An example that trains.
@@ -85,8 +92,10 @@ pub(crate) struct Program {
 pub(crate) fn main(program: Program) -> ExitCode {
     let Program { name, train, .. } = program;
     let arguments = Arguments::parse();
-    if let Some(Role::Peer(assignment)) = arguments.role {
-        return process::run(&assignment, train);
+    match &arguments.role {
+        Some(Role::Peer(assignment)) => return process::run(assignment, train),
+        Some(Role::Master(options)) => return options.serve(),
+        None => {}
     }
     if let Err(problem) = arguments.check(&program) {
         eprintln!("{name}: {problem}");
@@ -96,6 +105,7 @@ pub(crate) fn main(program: Program) -> ExitCode {
         peers: arguments.peers,
         kills: arguments.kills,
         joins: arguments.joins,
+        master_kills: arguments.kill_master,
         rounds: arguments.rounds,
     };
     let plan = match plan::Plan::draw(chaos, arguments.seed, arguments.optimize) {

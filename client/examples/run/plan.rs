@@ -1,5 +1,7 @@
 //! The chaos plan: who is killed when and how, and when somebody joins. Drawn from a seed.
 
+use std::time::Duration;
+
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -12,6 +14,7 @@ pub(crate) struct Chaos {
     pub(crate) peers: u32,
     pub(crate) kills: u32,
     pub(crate) joins: u32,
+    pub(crate) master_kills: u32,
     pub(crate) rounds: u64,
 }
 
@@ -33,12 +36,24 @@ pub(crate) enum When {
     At(Moment),
 }
 
+/// When a master is killed: so long after a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MasterKill {
+    pub(crate) round: u64,
+    pub(crate) after: Duration,
+}
+
+/// The longest time from the end of a round to the kill of the master. Some rounds are shorter.
+const AFTER_ROUND_MS: u64 = 60;
+
 /// A run's chaos, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) chaos: Chaos,
     /// After which round what happens.
     pub(crate) acts: Vec<(u64, Act)>,
+    /// When the master is killed, in order.
+    pub(crate) master_kills: Vec<MasterKill>,
     /// Is the topology optimized after each change of the peers?
     pub(crate) optimize: bool,
 }
@@ -56,6 +71,7 @@ impl Plan {
         Ok(Self {
             chaos,
             acts,
+            master_kills: draw_master_kills(chaos, seed)?,
             optimize,
         })
     }
@@ -81,22 +97,47 @@ impl Plan {
     }
 }
 
-/// Different rounds, away from both ends so that every join and every loss is followed by work.
 fn rounds_for(chaos: Chaos, random: &mut StdRng) -> Result<Vec<u64>, String> {
     let acts = (chaos.kills + chaos.joins) as usize;
+    draw_rounds(chaos, acts, random).ok_or_else(|| {
+        format!(
+            "{acts} kills and joins do not fit into {} rounds",
+            chaos.rounds
+        )
+    })
+}
+
+/// Has a stream of its own, so that a seed disturbs the same peers with and without it.
+fn draw_master_kills(chaos: Chaos, seed: u64) -> Result<Vec<MasterKill>, String> {
+    let mut random = StdRng::seed_from_u64(!seed);
+    let kills = chaos.master_kills;
+    let rounds = draw_rounds(chaos, kills as usize, &mut random);
+    let rounds = rounds.ok_or_else(|| {
+        format!(
+            "{kills} kills of the master do not fit into {} rounds",
+            chaos.rounds
+        )
+    })?;
+    let mut after = || Duration::from_millis(random.random_range(0..AFTER_ROUND_MS));
+    let kill = |round| MasterKill {
+        round,
+        after: after(),
+    };
+    Ok(rounds.into_iter().map(kill).collect())
+}
+
+/// Different rounds, away from both ends so that every join and every loss is followed by work.
+fn draw_rounds(chaos: Chaos, count: usize, random: &mut StdRng) -> Option<Vec<u64>> {
     // A process needs some rounds to start; who comes when all others are done trains alone.
     let quiet_end = (chaos.rounds / 5).clamp(3, 8);
     let mut rounds: Vec<u64> = (2..chaos.rounds.saturating_sub(quiet_end)).collect();
-    if rounds.len() < acts {
-        return Err(format!(
-            "{acts} kills and joins do not fit into {} rounds",
-            chaos.rounds
-        ));
+    if rounds.len() < count {
+        return None;
     }
     rounds.shuffle(random);
-    rounds.truncate(acts);
+    rounds.truncate(count);
     rounds.sort_unstable();
-    Ok(rounds)
+    Some(rounds)
 }
 
 /// Kills and joins in random order, a join first where a kill would leave fewer than two.

@@ -25,6 +25,9 @@ pub(crate) fn conclude(
     if !outcome.losses.is_empty() {
         println!("{}", losses_table(outcome));
     }
+    if !outcome.master_losses.is_empty() {
+        println!("{}", master_losses_table(outcome));
+    }
     if let Some(table) = overlap_table(outcome) {
         println!("{table}");
     }
@@ -41,7 +44,7 @@ pub(crate) fn conclude(
             outcome.over,
             plan.chaos.rounds,
             outcome.seconds,
-            optimizations(plan, outcome)
+            master_kills(outcome) + &optimizations(plan, outcome)
         );
     }
     let written = json_to.map(|path| std::fs::write(path, for_machines(outcome, &complaints)));
@@ -53,6 +56,14 @@ pub(crate) fn conclude(
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    }
+}
+
+/// As it stands at the end of a sentence.
+fn master_kills(outcome: &Outcome) -> String {
+    match outcome.master_losses.len() {
+        0 => String::new(),
+        count => format!("; the master was killed {count} times"),
     }
 }
 
@@ -97,6 +108,19 @@ fn complaints(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     demand(
         kills == plan.chaos.kills as usize,
         format!("{kills} kills happened"),
+    );
+    let (master_kills, planned) = (outcome.master_losses.len(), plan.master_kills.len());
+    demand(
+        master_kills == planned,
+        format!("the master was killed {master_kills} times, not {planned}"),
+    );
+    let all_back = outcome
+        .master_losses
+        .iter()
+        .all(|l| l.next_round_ms.is_some());
+    demand(
+        all_back,
+        "no round was completed after a kill of the master".into(),
     );
     let joins = outcome
         .members
@@ -197,6 +221,26 @@ fn losses_table(outcome: &Outcome) -> Table {
     table
 }
 
+fn master_losses_table(outcome: &Outcome) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_header([
+        "killed",
+        "round",
+        "kill to next master",
+        "kill to next round",
+    ]);
+    let shown = |ms: Option<f64>| ms.map_or_else(|| "-".into(), |ms| format!("{ms:.0} ms"));
+    for loss in &outcome.master_losses {
+        table.add_row([
+            "the master".into(),
+            loss.round.to_string(),
+            shown(loss.back_ms),
+            shown(loss.next_round_ms),
+        ]);
+    }
+    table
+}
+
 /// Where reduces ran beside the training: how much of their time anybody waited for them.
 fn overlap_table(outcome: &Outcome) -> Option<Table> {
     let mut table = Table::new();
@@ -242,9 +286,18 @@ fn for_machines(outcome: &Outcome, complaints: &[String]) -> String {
             })
         })
         .collect();
+    let master_losses: Vec<Value> = outcome
+        .master_losses
+        .iter()
+        .map(|loss| {
+            json!({
+                "round": loss.round, "back_ms": loss.back_ms, "next_round_ms": loss.next_round_ms,
+            })
+        })
+        .collect();
     let all = json!({
         "ok": complaints.is_empty(), "complaints": complaints, "seconds": outcome.seconds,
-        "peers": peers, "losses": losses,
+        "peers": peers, "losses": losses, "master_losses": master_losses,
     });
     format!("{all:#}\n")
 }

@@ -9,6 +9,7 @@ use pccl_subprocess::{Process, Processes};
 
 use super::super::support::hosts::Hosts;
 use super::super::support::over::{Over, join_of};
+use super::masters::{MasterLoss, Masters, Mortal};
 use super::plan::{Act, Plan, When};
 use super::talk::{Event, Final, Order};
 
@@ -56,6 +57,7 @@ pub(crate) struct Loss {
 pub(crate) struct Outcome {
     pub(crate) members: Vec<Member>,
     pub(crate) losses: Vec<Loss>,
+    pub(crate) master_losses: Vec<MasterLoss>,
     pub(crate) seconds: f64,
     /// What the run went over.
     pub(crate) over: Over,
@@ -85,6 +87,7 @@ struct Supervisor<'a> {
     /// What every process joins with.
     join: String,
     processes: Processes<Event>,
+    masters: Masters,
     running: BTreeMap<Process, Running>,
     started: usize,
     ended: BTreeMap<Process, Member>,
@@ -100,18 +103,21 @@ struct Supervisor<'a> {
 /// Runs the plan to its end.
 pub(crate) fn supervise(plan: &Plan, seed: u64, place: &Place) -> Result<Outcome, String> {
     let over = place.over;
-    let builder = over.master().map_err(|e| format!("no master: {e}"))?;
-    let master = builder.spawn(SocketAddr::new(place.hosts.of_master(), 0));
-    let master = master.map_err(|e| format!("no master: {e}"))?;
-    if over.is_proven() != master.trust().is_some() {
-        return Err(format!("the master is not over {over}"));
-    }
+    let mut processes = Processes::new();
+    let at = SocketAddr::new(place.hosts.of_master(), 0);
+    let (masters, join) = if plan.master_kills.is_empty() {
+        start_here(over, at)?
+    } else {
+        let started = Mortal::start(over, at, &plan.master_kills, &mut processes)?;
+        (Masters::Mortal(started.0), started.1)
+    };
     let mut supervisor = Supervisor {
         plan,
         place,
         seed,
-        join: join_of(&master).map_err(|e| format!("nobody can join: {e}"))?,
-        processes: Processes::new(),
+        join,
+        processes,
+        masters,
         running: BTreeMap::new(),
         started: 0,
         ended: BTreeMap::new(),
@@ -128,13 +134,29 @@ pub(crate) fn supervise(plan: &Plan, seed: u64, place: &Place) -> Result<Outcome
     }
     supervisor.until_all_ended();
     supervisor.bar.finish_and_clear();
+    let master_losses = match &mut supervisor.masters {
+        Masters::Here(_) => Vec::new(),
+        Masters::Mortal(masters) => std::mem::take(&mut masters.losses),
+    };
     Ok(Outcome {
+        master_losses,
         members: supervisor.ended.into_values().collect(),
         losses: supervisor.losses,
         seconds: begun.elapsed().as_secs_f64(),
         over,
         optimizations: supervisor.optimizations,
     })
+}
+
+/// Starts a master in this process, and says what peers join with.
+fn start_here(over: Over, at: SocketAddr) -> Result<(Masters, String), String> {
+    let builder = over.master(None).map_err(|e| format!("no master: {e}"))?;
+    let master = builder.spawn(at).map_err(|e| format!("no master: {e}"))?;
+    if over.is_proven() != master.trust().is_some() {
+        return Err(format!("the master is not over {over}"));
+    }
+    let join = join_of(&master).map_err(|e| format!("nobody can join: {e}"))?;
+    Ok((Masters::Here(master), join))
 }
 
 fn progress_bar(rounds: u64) -> ProgressBar {
@@ -185,9 +207,16 @@ impl Supervisor<'_> {
 
     fn until_all_ended(&mut self) {
         while !self.running.is_empty() {
-            match self.processes.next_before(Instant::now() + PATIENCE) {
+            let limit = Instant::now() + PATIENCE;
+            let due = self.masters.due();
+            let heard = self
+                .processes
+                .next_before(due.map_or(limit, |due| due.min(limit)));
+            self.kill_master_if_due();
+            match heard {
                 Some((process, Some(event))) => self.take(process, event),
                 Some((process, None)) => self.process_ended(process),
+                None if due.is_some() => {}
                 None => {
                     self.say(&format!("no progress for {PATIENCE:?}: giving up"));
                     for process in self.running.keys().copied().collect::<Vec<_>>() {
@@ -198,7 +227,44 @@ impl Supervisor<'_> {
         }
     }
 
+    fn kill_master_if_due(&mut self) {
+        let Masters::Mortal(masters) = &mut self.masters else {
+            return;
+        };
+        if masters.due().is_none_or(|due| due > Instant::now()) {
+            return;
+        }
+        let round = self.round + 1;
+        let killed = masters.kill(round, &mut self.processes);
+        if let Err(problem) = killed {
+            self.say(&problem);
+        }
+    }
+
+    /// Takes what a master tells. Returns whether this was one.
+    fn take_of_master(&mut self, process: Process, event: &Event) -> bool {
+        let Masters::Mortal(masters) = &mut self.masters else {
+            return false;
+        };
+        if !masters.is(process) {
+            return false;
+        }
+        match event {
+            Event::Listening { .. } => {
+                let (round, back_ms) = masters.back();
+                self.say(&format!(
+                    "round {round}: the master was killed, and is back after {back_ms:.0} ms"
+                ));
+            }
+            other => self.say(&format!("the master: {other:?}")),
+        }
+        true
+    }
+
     fn take(&mut self, process: Process, event: Event) {
+        if self.take_of_master(process, &event) {
+            return;
+        }
         let Some(running) = self.running.get_mut(&process) else {
             return;
         };
@@ -206,6 +272,8 @@ impl Supervisor<'_> {
             .peer
             .map_or_else(|| process.to_string(), |p| format!("peer {p}"));
         match event {
+            // Only a master does.
+            Event::Listening { .. } => {}
             Event::Joined { peer, world } => {
                 running.peer = Some(peer);
                 running.joined_in_round = self.round;
@@ -247,6 +315,7 @@ impl Supervisor<'_> {
         if let (Some(killed), Some(last)) = (self.last_kill.take(), self.losses.last_mut()) {
             last.next_round_ms = Some(killed.elapsed().as_secs_f64() * 1e3);
         }
+        self.masters.round_over(round);
         let Some(accuracy) = accuracy else { return };
         self.round = self.round.max(round);
         let percent = 100.0 * accuracy;

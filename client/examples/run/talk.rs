@@ -1,5 +1,7 @@
 //! What the training processes and their supervisor tell each other.
 
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 
 /// A moment inside a reduce or an optimization at which a peer can be told to stand still, so that it can be killed
@@ -45,6 +47,8 @@ impl Moment {
 /// From a training process to the supervisor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Event {
+    /// A master listens: what peers join with, and where it is.
+    Listening { join: String, address: SocketAddr },
     /// It is part of the run.
     Joined { peer: u64, world: usize },
     /// A round is over.

@@ -1,6 +1,7 @@
 //! What a run goes over, for the examples that start one.
 
 use std::fmt;
+use std::path::Path;
 
 use pccl_master::{MasterBuilder, MasterServer, RunningMaster, Security, Trust, TrustError, Via};
 
@@ -24,14 +25,19 @@ impl Over {
         }
     }
 
-    /// A master of such a run.
-    pub(crate) fn master(self) -> Result<MasterBuilder, TrustError> {
+    /// A master of such a run. If it is to have a journal, it keeps it in this directory, and its key as well.
+    pub(crate) fn master(self, journal: Option<&Path>) -> Result<MasterBuilder, TrustError> {
+        let trust = || journal.map_or_else(Trust::ephemeral, Trust::of_directory);
         let security = match self {
             Self::Tcp => Security::Plain,
-            Self::Tls => Security::Proven(Trust::ephemeral()?),
-            Self::Quic => Security::Proven(Trust::ephemeral()?.over(Via::Quic)),
+            Self::Tls => Security::Proven(trust()?),
+            Self::Quic => Security::Proven(trust()?.over(Via::Quic)),
         };
-        Ok(MasterServer::builder().security(security))
+        let builder = MasterServer::builder().security(security);
+        Ok(match journal {
+            Some(directory) => builder.journal(directory),
+            None => builder,
+        })
     }
 }
 

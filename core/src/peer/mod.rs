@@ -85,6 +85,10 @@ pub struct Peer {
 
 /// The stage of the membership, with the state of that stage.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a peer is accepted for nearly all of its life"
+)]
 enum Stage {
     Unconnected,
     AwaitingWelcome(Caller),

@@ -7,7 +7,7 @@ use clap::Parser;
 use pccl_tests::churn::plan::VETERANS;
 use pccl_tests::churn::report::Report;
 use pccl_tests::churn::roles::Role;
-use pccl_tests::churn::{Churn, Length, churn};
+use pccl_tests::churn::{Churn, Kills, Length, churn};
 use pccl_tests::over::Over;
 use pccl_tests::processes::Trouble;
 
@@ -22,7 +22,7 @@ struct Arguments {
     /// How long
     #[arg(long, default_value_t = 5.0)]
     minutes: f64,
-    /// End after so many faults; growth is not judged then
+    /// End after so many faults (with --kills none: kills of the master); growth is not judged then
     #[arg(long, conflicts_with = "minutes")]
     faults: Option<u32>,
     /// The most peers at a time; there are never fewer than two
@@ -40,6 +40,12 @@ struct Arguments {
     /// What the run goes over
     #[arg(long, value_enum, default_value_t)]
     transport: Over,
+    /// Kill the master with SIGKILL about this often, in seconds, and start it again at once with its journal
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    kill_master: Option<Duration>,
+    /// Who is disturbed besides the master: with "none", no call of any peer may fail
+    #[arg(long, value_enum, default_value_t)]
+    kills: Kills,
     /// Print the result as one JSON object
     #[arg(long)]
     json: bool,
@@ -83,7 +89,19 @@ fn run(arguments: &Arguments) -> Result<Report, Trouble> {
         elements: arguments.elements,
         state_bytes: arguments.state_bytes,
         over: arguments.transport,
+        kill_master: arguments.kill_master,
+        kills: arguments.kills,
         is_verbose: arguments.verbose,
     };
     churn(&std::env::current_exe()?, which)
+}
+
+/// A time that is long enough for something to happen in it.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(time) if time >= Duration::from_millis(100) => Ok(time),
+        Ok(_) => Err("0.1 s at least".into()),
+        Err(error) => Err(error.to_string()),
+    }
 }

@@ -6,14 +6,19 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::driver::{Driver, Peer, command};
 use super::plan::{Act, Number};
+use super::report::SILENCE;
 use super::roles::Role;
 use super::talk::Order;
 use crate::processes::Trouble;
+use crate::talk as clock;
 
 impl Driver<'_> {
     pub(super) fn carry_out(&mut self, act: Act) -> Result<(), Trouble> {
         self.live.note(|| format!("{act:?}"));
         self.faults.count(act);
+        if !matches!(act, Act::Add(_)) {
+            self.masters.stalls.disturbed(clock::now());
+        }
         match act {
             Act::Add(number) => self.start_peer(number)?,
             Act::Kill(number) => self.kill(number)?,
@@ -21,7 +26,12 @@ impl Driver<'_> {
             Act::Leave(number) => self.order(number, Order::Leave),
             Act::LeaveMidway(number) => self.order(number, Order::LeaveMidway),
             Act::CutLanes(number) => self.order(number, Order::CutLanes),
-            Act::CutAll(number) => self.order(number, Order::CutAll),
+            Act::CutAll(number) => {
+                if let Some(peer) = self.peers.get_mut(&number) {
+                    peer.may_be_evicted = true;
+                }
+                self.order(number, Order::CutAll);
+            }
         }
         Ok(())
     }
@@ -39,6 +49,7 @@ impl Driver<'_> {
         let Some(peer) = self.peers.remove(&number) else {
             return Ok(());
         };
+        self.masters.stalls.gone(number);
         if peer.goes_on_at.is_some() {
             self.pulse.continued();
         }
@@ -57,6 +68,7 @@ impl Driver<'_> {
             return Ok(());
         };
         let until = Instant::now() + time;
+        peer.may_be_evicted |= time > SILENCE;
         match &mut peer.goes_on_at {
             Some(at) => *at = until.max(*at),
             None => {
@@ -78,6 +90,7 @@ impl Driver<'_> {
             if let Some(peer) = self.peers.get_mut(&number) {
                 peer.goes_on_at = None;
                 self.pulse.continued();
+                self.masters.stalls.disturbed(clock::now());
             }
         }
         Ok(())

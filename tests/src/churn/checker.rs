@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 
 use super::finding::Finding;
 use super::plan::Number;
-use super::talk::{Done, Step, Synced};
+use super::talk::{Done, Step, Synced, Verdict};
 use super::work::{Work, work_of};
 
 /// Revisions whose reports are remembered: a peer that is further behind has nothing to be compared with.
 const REMEMBERED: u64 = 256;
+
+/// Attempts whose verdicts are remembered.
+const ATTEMPTS: u64 = 4096;
 
 /// Findings that are kept; a mistake in every step would fill the memory.
 const FINDINGS_MAX: usize = 50;
@@ -20,6 +23,7 @@ pub struct Checker {
     elements: usize,
     states: BTreeMap<u64, (Number, String)>,
     results: BTreeMap<u64, (Number, Vec<Done>)>,
+    verdicts: BTreeMap<u64, (Number, Verdict)>,
     findings: Vec<Finding>,
 }
 
@@ -32,6 +36,7 @@ impl Checker {
             elements,
             states: BTreeMap::new(),
             results: BTreeMap::new(),
+            verdicts: BTreeMap::new(),
             findings: Vec::new(),
         }
     }
@@ -52,7 +57,15 @@ impl Checker {
     /// A process has synchronized its state.
     pub fn synced(&mut self, number: Number, synced: &Synced) {
         let revision = synced.revision;
-        if synced.entries_received > 0 && !synced.was_behind {
+        if synced.had > revision {
+            let had = synced.had;
+            self.found(Finding::StepLost {
+                number,
+                revision,
+                had,
+            });
+        }
+        if synced.entries_received > 0 && synced.had >= revision {
             self.found(Finding::Diverged {
                 number,
                 revision,
@@ -69,7 +82,7 @@ impl Checker {
                 revision,
             });
         }
-        forget(&mut self.states);
+        forget(&mut self.states, REMEMBERED);
     }
 
     /// A process has done a step.
@@ -89,6 +102,26 @@ impl Checker {
             self.reduced(number, step.peer, work, done);
         }
         self.compare(number, step);
+    }
+
+    /// A process has heard a verdict. It may be dead by now.
+    pub fn decided(&mut self, number: Number, verdict: &Verdict) {
+        let seq = verdict.seq;
+        let known = self.verdicts.entry(seq);
+        let (one, known) = known.or_insert_with(|| (number, verdict.clone()));
+        if (known.tag, &known.verdict) != (verdict.tag, &verdict.verdict) {
+            let (one, other) = (*one, number);
+            let (tag, first) = (known.tag, known.verdict.clone());
+            self.found(Finding::VerdictsDiffer {
+                one,
+                other,
+                seq,
+                tag,
+                first,
+                second: verdict.verdict.clone(),
+            });
+        }
+        forget(&mut self.verdicts, ATTEMPTS);
     }
 
     fn reduced(&mut self, number: Number, peer: u64, work: &Work, done: &Done) {
@@ -133,17 +166,15 @@ impl Checker {
                 tag,
             });
         }
-        forget(&mut self.results);
+        forget(&mut self.results, REMEMBERED);
     }
 }
 
-/// Keeps what belongs to the newest revisions.
-fn forget<T>(by_revision: &mut BTreeMap<u64, T>) {
-    let newest = by_revision
-        .last_key_value()
-        .map_or(0, |(newest, _)| *newest);
-    while let Some(oldest) = by_revision.first_entry()
-        && *oldest.key() + REMEMBERED < newest
+/// Keeps what belongs to the newest revisions or attempts.
+fn forget<T>(all: &mut BTreeMap<u64, T>, remembered: u64) {
+    let newest = all.last_key_value().map_or(0, |(newest, _)| *newest);
+    while let Some(oldest) = all.first_entry()
+        && *oldest.key() + remembered < newest
     {
         oldest.remove();
     }
@@ -163,7 +194,7 @@ mod tests {
             let work = work_of(SEED, *revision, ELEMENTS);
             work.iter().any(is_quantized) && !work.iter().all(is_quantized)
         };
-        (0..).find(has_both).expect("both kinds")
+        (1..).find(has_both).expect("both kinds")
     }
 
     fn step(peer: u64, contributors: &[u64]) -> Step {
@@ -194,7 +225,7 @@ mod tests {
             revision: revision(),
             state: state.into(),
             entries_received: 0,
-            was_behind: false,
+            had: revision(),
         }
     }
 
@@ -292,7 +323,7 @@ mod tests {
             ..synced("a")
         };
         let behind = Synced {
-            was_behind: true,
+            had: revision() - 1,
             ..replaced.clone()
         };
         checker.synced(0, &behind);
@@ -303,11 +334,46 @@ mod tests {
     }
 
     #[test]
+    fn a_group_that_goes_back_is_found() {
+        let mut checker = Checker::new(SEED, ELEMENTS);
+        let had = revision() + 1;
+        checker.synced(0, &Synced { had, ..synced("a") });
+        let found = checker.findings();
+        assert!(matches!(found, [Finding::StepLost { .. }]), "{found:?}");
+    }
+
+    #[test]
+    fn a_split_verdict_is_found() {
+        let verdict = |seq, tag, verdict: &str| Verdict {
+            seq,
+            tag,
+            is_commit: verdict == "Committed",
+            verdict: verdict.into(),
+            at: seq,
+        };
+        let mut checker = Checker::new(SEED, ELEMENTS);
+        checker.decided(0, &verdict(7, 1, "Committed"));
+        checker.decided(1, &verdict(7, 1, "Committed"));
+        checker.decided(0, &verdict(8, 1, "Aborted"));
+        assert_eq!(checker.findings(), []);
+
+        checker.decided(2, &verdict(7, 1, "Aborted"));
+        checker.decided(1, &verdict(8, 2, "Aborted"));
+        let found = checker.findings();
+        let split = |finding: &Finding| matches!(finding, Finding::VerdictsDiffer { .. });
+        assert!(found.len() == 2 && found.iter().all(split), "{found:?}");
+    }
+
+    #[test]
     fn old_revisions_are_forgotten() {
         let mut checker = Checker::new(SEED, ELEMENTS);
         for revision in 0..3 * REMEMBERED {
-            let state = synced("a");
-            checker.synced(0, &Synced { revision, ..state });
+            let state = Synced {
+                revision,
+                had: revision,
+                ..synced("a")
+            };
+            checker.synced(0, &state);
         }
         assert!(checker.states.len() as u64 <= REMEMBERED + 1);
     }

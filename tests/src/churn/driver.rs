@@ -11,15 +11,16 @@ use super::checker::Checker;
 use super::finding::Finding;
 use super::growth::{Growth, Window, growth};
 use super::live::Live;
+use super::masters::{Masters, command_of};
 use super::peer::{PeerOptions, SAMPLES};
 use super::plan::{Number, Plan, VETERANS};
 use super::pulse::Pulse;
 use super::report::{Faults, Report, Tally};
-use super::roles::{MasterOptions, Role};
+use super::roles::Role;
 use super::talk::{Event, Order};
-use super::{Churn, Length};
-use crate::over::MasterAt;
+use super::{Churn, Kills, Length};
 use crate::processes::{PATIENCE, Trouble};
+use crate::recordings::Recordings;
 
 /// A run of some time rests so often.
 const RESTS: u32 = 5;
@@ -49,8 +50,7 @@ pub(super) struct Driver<'a> {
     pub(super) program: &'a Path,
     churn: Churn,
     pub(super) processes: Processes<Event>,
-    pub(super) master: Process,
-    pub(super) at: Option<MasterAt>,
+    pub(super) masters: Masters,
     pub(super) peers: BTreeMap<Number, Peer>,
     pub(super) numbers: BTreeMap<Process, Number>,
     plan: Plan,
@@ -63,6 +63,8 @@ pub(super) struct Driver<'a> {
     /// Where samples go, while they are taken.
     pub(super) window: Option<Window>,
     growth: Vec<Growth>,
+    /// Nothing is done to any peer, so no call may fail.
+    pub(super) is_spared: bool,
     pub(super) live: Live,
 }
 
@@ -71,6 +73,8 @@ pub(super) struct Peer {
     pub(super) process: Process,
     /// Who it is in the run.
     pub(super) id: Option<u64>,
+    /// The master may have given it up: it was silent for long, or all its connections were reset.
+    pub(super) may_be_evicted: bool,
     /// It is stopped until then.
     pub(super) goes_on_at: Option<Instant>,
     /// Contributors of its last step.
@@ -82,6 +86,7 @@ impl Peer {
         Self {
             process,
             id: None,
+            may_be_evicted: false,
             goes_on_at: None,
             world: 0,
         }
@@ -92,17 +97,20 @@ impl<'a> Driver<'a> {
     /// Starts a master.
     pub(super) fn start(program: &'a Path, churn: Churn) -> Result<Self, Trouble> {
         let mut processes = Processes::new();
-        let role = Role::Master(MasterOptions {
-            transport: churn.over,
-        });
-        let master = processes.start(&mut command(program, &role))?;
+        let scratch = churn.kill_master.map(|_| Recordings::new()).transpose()?;
+        let journal = scratch.as_ref().map(|dir| dir.directory().to_owned());
+        let master = processes.start(&mut command_of(program, churn.over, journal, None))?;
         let now = Instant::now();
         Ok(Self {
             program,
             churn,
             processes,
-            master,
-            at: None,
+            masters: Masters::of(
+                master,
+                churn.over,
+                churn.seed,
+                churn.kill_master.zip(scratch),
+            ),
             peers: BTreeMap::new(),
             numbers: BTreeMap::new(),
             plan: Plan::new(churn.seed, churn.max_peers),
@@ -114,6 +122,7 @@ impl<'a> Driver<'a> {
             newest: None,
             window: None,
             growth: Vec::new(),
+            is_spared: false,
             live: Live::new(churn.is_verbose),
         })
     }
@@ -121,6 +130,7 @@ impl<'a> Driver<'a> {
     pub(super) fn peer_options(&self) -> PeerOptions {
         PeerOptions {
             master: self
+                .masters
                 .at
                 .as_ref()
                 .map_or_else(String::new, |at| at.join.clone()),
@@ -132,12 +142,13 @@ impl<'a> Driver<'a> {
 
     /// The whole run: faults and rests by turns.
     pub(super) fn run(&mut self) -> Result<(), Halt> {
-        self.until(|driver| driver.at.is_some())?;
+        self.until(|driver| driver.masters.at.is_some())?;
         for number in 0..VETERANS {
             self.start_peer(number)?;
         }
         // From then on somebody who lives holds the state, whoever is killed.
         self.until(Self::is_whole)?;
+        self.spare()?;
         let mut rests = Vec::new();
         match self.churn.length {
             Length::Time(time) => {
@@ -155,8 +166,39 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// Faults until so long after the beginning of the run, or so many.
+    /// If no peer is to be disturbed, starts all that there will be.
+    fn spare(&mut self) -> Result<(), Halt> {
+        if self.churn.kills == Kills::None {
+            for act in self.plan.resize(self.churn.max_peers) {
+                self.carry_out(act)?;
+            }
+            self.until(Self::is_whole)?;
+            self.is_spared = true;
+        }
+        Ok(())
+    }
+
+    /// Faults until so long after the beginning of the run, or so many. Then the run has recovered from kills of the
+    /// master.
     fn disturb(&mut self, length: Length) -> Result<(), Halt> {
+        self.begin_master_kills();
+        match self.churn.kills {
+            Kills::Peers => self.disturb_peers(length)?,
+            Kills::None => self.until(|driver| driver.is_enough(length))?,
+        }
+        self.end_master_kills();
+        self.until(|driver| driver.masters.stalls.are_over())
+    }
+
+    /// Whether it is time to end a run in which the master alone is killed.
+    fn is_enough(&self, length: Length) -> bool {
+        match length {
+            Length::Time(time) => self.begun.elapsed() >= time,
+            Length::Faults(faults) => self.masters.stalls.kills() >= faults.into(),
+        }
+    }
+
+    fn disturb_peers(&mut self, length: Length) -> Result<(), Halt> {
         let mut count = 0;
         loop {
             match length {
@@ -177,7 +219,11 @@ impl<'a> Driver<'a> {
 
     /// Lets the veterans work undisturbed and rest, and takes samples.
     fn rest(&mut self) -> Result<Window, Halt> {
-        for act in self.plan.resize(PEERS_AT_REST) {
+        let peers = match self.churn.kills {
+            Kills::Peers => PEERS_AT_REST,
+            Kills::None => self.churn.max_peers,
+        };
+        for act in self.plan.resize(peers) {
             self.carry_out(act)?;
         }
         self.go_on(true)?;
@@ -192,7 +238,7 @@ impl<'a> Driver<'a> {
         }
         self.window = Some(Window::default());
         self.pulse.rest();
-        for number in 0..VETERANS {
+        for number in self.plan.living().clone() {
             self.order(number, Order::Rest);
         }
         let names: Vec<String> = (0..VETERANS).map(name_of).collect();
@@ -214,6 +260,7 @@ impl<'a> Driver<'a> {
     fn until(&mut self, is_so: impl Fn(&Self) -> bool) -> Result<(), Halt> {
         while !is_so(self) {
             self.go_on(false)?;
+            self.kill_master_if_due()?;
             match self.processes.next_before(Instant::now() + TICK) {
                 Some((process, Some(event))) => self.take(process, event),
                 Some((process, None)) => self.ended(process),
@@ -241,7 +288,13 @@ impl<'a> Driver<'a> {
     pub(super) fn report(&mut self) -> Report {
         self.processes.kill_all();
         let growth_is_judged = matches!(self.churn.length, Length::Time(_));
-        let grown = self.growth.iter().filter_map(Growth::finding);
+        let master_kills = self
+            .masters
+            .are_killed()
+            .then(|| self.masters.stalls.report());
+        let slow = master_kills.and_then(|kills| kills.finding());
+        let slow = slow.filter(|_| self.is_spared);
+        let grown = self.growth.iter().filter_map(Growth::finding).chain(slow);
         let grown = grown.filter(|_| growth_is_judged);
         let findings: Vec<Finding> = self
             .checker
@@ -264,6 +317,7 @@ impl<'a> Driver<'a> {
             recoveries: self.pulse.recoveries(),
             worst_recovery_ms: milliseconds(alone),
             worst_recovery_beside_a_stop_ms: milliseconds(beside),
+            master_kills,
             samples: SAMPLES,
             growth: self.growth.clone(),
             growth_is_judged,

@@ -64,6 +64,32 @@ pub enum Finding {
         /// The reduce.
         tag: u64,
     },
+    /// Two peers were told different verdicts on one attempt.
+    #[error("peers {one} and {other}, attempt {seq} of tag {tag}: {first}, and {second}")]
+    VerdictsDiffer {
+        /// A process.
+        one: Number,
+        /// Another one.
+        other: Number,
+        /// The attempt.
+        seq: u64,
+        /// The reduce.
+        tag: u64,
+        /// What the one was told.
+        first: String,
+        /// What the other was told.
+        second: String,
+    },
+    /// The group went back to an older revision than a peer of it had.
+    #[error("peer {number} had revision {had}, and the group has gone back to {revision}")]
+    StepLost {
+        /// The process.
+        number: Number,
+        /// The revision of the group.
+        revision: u64,
+        /// What the peer had.
+        had: u64,
+    },
     /// Two peers have different states of one revision.
     #[error("peers {one} and {other}: different states of revision {revision}")]
     StatesDiffer {
@@ -99,6 +125,28 @@ pub enum Finding {
         number: Number,
         /// The error's text.
         error: String,
+    },
+    /// A call failed, or a connection was lost, though nothing was done to any peer.
+    #[error("peer {number}, to which nothing was done: {error}")]
+    CallFailed {
+        /// The process.
+        number: Number,
+        /// The error's text.
+        error: String,
+    },
+    /// A peer has lost the master, though another one went on from its journal.
+    #[error("peer {number} lost a master that came back")]
+    MasterLost {
+        /// The process.
+        number: Number,
+    },
+    /// Peers waited too long for a commit of the next master.
+    #[error(
+        "99 of 100 stalls after a kill of the master were {p99_ms:.0} ms or less beyond its restart, which is too long"
+    )]
+    SlowReturn {
+        /// In milliseconds.
+        p99_ms: f64,
     },
     /// A process has ended that nobody killed.
     #[error("{who} has ended")]

@@ -8,13 +8,13 @@ use super::driver::{Driver, name_of};
 use super::finding::Finding;
 use super::holdings::holdings_of;
 use super::plan::Number;
-use super::talk::{Event, Holdings, Step, Synced};
+use super::talk::{Event, Holdings, Step, Synced, Verdict};
 
 impl Driver<'_> {
     pub(super) fn take(&mut self, process: Process, event: Event) {
         let number = self.numbers.get(&process).copied().unwrap_or(Number::MAX);
         match event {
-            Event::Listening(at) => self.at = Some(at),
+            Event::Listening { at, since } => self.master_listens(at, since),
             Event::Joined { peer } => {
                 self.tally.joins += 1;
                 self.live
@@ -22,26 +22,62 @@ impl Driver<'_> {
                 if let Some(known) = self.peers.get_mut(&number) {
                     (known.id, known.world) = (Some(peer), 0);
                 }
+                // Another session: what it waits for is its admission.
+                self.masters.stalls.gone(number);
             }
+            Event::Verdict(verdict) => self.decided(number, &verdict),
             Event::Synced(synced) => self.synced(number, &synced),
             Event::Step(step) => self.stepped(number, &step),
             Event::Resting(holds) => self.sample(number, holds),
             Event::Failed { error } => {
                 self.tally.restarts += 1;
                 self.error(number, &error);
+                self.fails_if_spared(number, error);
             }
             Event::Lost { error } => {
                 self.tally.lost += 1;
                 self.error(number, &error);
+                self.masters.stalls.gone(number);
+                self.lost(number, error);
             }
             Event::Wrong { what } => {
                 self.peers.remove(&number);
+                self.masters.stalls.gone(number);
                 self.found(Finding::BrokenPromise { number, what });
             }
             Event::GaveUp { error } => {
                 self.peers.remove(&number);
+                self.masters.stalls.gone(number);
                 self.found(Finding::GaveUp { number, error });
             }
+        }
+    }
+
+    fn decided(&mut self, number: Number, verdict: &Verdict) {
+        self.tally.verdicts += 1;
+        self.checker.decided(number, verdict);
+        if verdict.is_commit {
+            self.masters.stalls.committed(number, verdict.at);
+        } else {
+            self.fails_if_spared(number, format!("{verdict:?}"));
+        }
+    }
+
+    fn lost(&mut self, number: Number, error: String) {
+        let peer = self.peers.get(&number);
+        let may_be_evicted = peer.is_none_or(|peer| peer.may_be_evicted);
+        if self.masters.are_killed()
+            && error == pccl::Error::MasterLost.to_string()
+            && !may_be_evicted
+        {
+            self.found(Finding::MasterLost { number });
+        }
+        self.fails_if_spared(number, error);
+    }
+
+    fn fails_if_spared(&mut self, number: Number, error: String) {
+        if self.is_spared {
+            self.found(Finding::CallFailed { number, error });
         }
     }
 
@@ -63,6 +99,9 @@ impl Driver<'_> {
         tally.aborts += step.aborts;
         tally.retries += step.retries;
         self.newest = self.newest.max(Some(step.revision));
+        if step.aborts + step.retries > 0 {
+            self.fails_if_spared(number, "a call was made again".into());
+        }
         if let Some(peer) = self.peers.get_mut(&number) {
             peer.world = contributors.len();
         }
@@ -74,8 +113,10 @@ impl Driver<'_> {
             return;
         };
         window.add(&name_of(number), holds);
+        // One that follows another has another history.
         if number == 0
-            && let Ok(id) = self.processes.system_id(self.master)
+            && !self.masters.are_killed()
+            && let Ok(id) = self.processes.system_id(self.masters.process)
             && let Ok(holds) = holdings_of(&id.to_string())
         {
             window.add("master", holds);
@@ -89,7 +130,7 @@ impl Driver<'_> {
 
     /// A process has closed its output. After its last words that is no news.
     pub(super) fn ended(&mut self, process: Process) {
-        if process == self.master {
+        if process == self.masters.process {
             let who = "the master".into();
             self.found(Finding::Ended { who });
         }

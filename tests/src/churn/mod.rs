@@ -4,13 +4,13 @@
 //! | module | what it is for |
 //! |---|---|
 //! | [`plan`] | the schedule of faults |
-//! | `driver`, `acts`, `hearing` | carry it out, and hear what the processes tell |
-//! | [`checker`], [`growth`], [`pulse`] | hold what they tell against what must be true of it |
+//! | `driver`, `acts`, `masters`, `hearing` | carry it out, and hear what the processes tell |
+//! | [`checker`], [`growth`], [`pulse`], [`stalls`] | hold what they tell against what must be true of it |
 //! | [`finding`] | what must not be |
 //! | [`report`], `live` | what is shown at the end, and meanwhile |
 //! | [`talk`] | what driver and processes tell each other |
 //! | [`roles`] | what a process is: a master, or a peer |
-//! | [`peer`], `reduces`, `state` | a peer: steps that synchronize a state and reduce several buffers at once |
+//! | [`peer`], `reduces`, `state`, `verdicts` | a peer: steps that synchronize a state and reduce several buffers |
 //! | [`work`], [`numbers`] | what is reduced in a step, and what must come out |
 //! | [`cutting`], [`holdings`] | resetting the lanes of a peer; what a process holds |
 
@@ -23,6 +23,7 @@ pub mod growth;
 mod hearing;
 pub mod holdings;
 mod live;
+mod masters;
 pub mod numbers;
 pub mod peer;
 pub mod plan;
@@ -30,8 +31,10 @@ pub mod pulse;
 mod reduces;
 pub mod report;
 pub mod roles;
+pub mod stalls;
 mod state;
 pub mod talk;
+mod verdicts;
 pub mod work;
 
 use std::path::Path;
@@ -57,8 +60,22 @@ pub struct Churn {
     pub state_bytes: usize,
     /// What the run goes over.
     pub over: Over,
+    /// How often the master is killed, about. `None`: it is not, and keeps no journal.
+    pub kill_master: Option<Duration>,
+    /// Who is disturbed besides the master.
+    pub kills: Kills,
     /// Whether each fault and each error is printed.
     pub is_verbose: bool,
+}
+
+/// Who is disturbed, the master left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kills {
+    /// Peers are killed, stopped, cut off and added.
+    #[default]
+    Peers,
+    /// Nobody is: as many peers as there may be live from the beginning to the end, and no call of theirs may fail.
+    None,
 }
 
 /// When a churn ends.
@@ -66,7 +83,8 @@ pub struct Churn {
 pub enum Length {
     /// After this time. Growth is judged.
     Time(Duration),
-    /// After so many faults. The run rests once, so nothing is known of growth.
+    /// After so many faults, or so many kills of the master if nothing else is done. The run rests once, so nothing
+    /// is known of growth.
     Faults(u32),
 }
 

@@ -14,6 +14,7 @@ use super::holdings::holdings_of;
 use super::reduces::{Counts, Failed, Started, leave_midway, reduce_all, start_handles};
 use super::state::State;
 use super::talk::{Event, Order, Step, Synced};
+use super::verdicts::tell_verdicts;
 use super::work::work_of;
 use crate::over::Over;
 
@@ -65,6 +66,7 @@ impl PeerOptions {
     /// Lives the process's whole life: until the driver kills it, or is gone.
     #[must_use]
     pub fn run(&self) -> ExitCode {
+        tell_verdicts();
         let cutter = Cutter::default();
         let wishes = Arc::new(Wishes::default());
         let (cuts, heard) = (cutter.clone(), Arc::clone(&wishes));
@@ -234,7 +236,7 @@ impl<'a> Peer<'a> {
             revision,
             state: self.state.hash(),
             entries_received: report.entries_received,
-            was_behind: before < revision,
+            had: before,
         }));
         match self.state.wrong_block() {
             None => Ok(revision),

@@ -96,6 +96,12 @@ impl Pulse {
         self.stopped = self.stopped.saturating_sub(1);
     }
 
+    /// Whether a process is stopped.
+    #[must_use]
+    pub const fn is_beside_a_stop(&self) -> bool {
+        self.stopped > 0
+    }
+
     /// The time since the last step of anybody.
     #[must_use]
     pub fn stall(&self, now: Instant) -> Duration {

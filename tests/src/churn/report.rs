@@ -9,9 +9,10 @@ use serde::Serialize;
 use super::finding::Finding;
 use super::growth::Growth;
 use super::plan::Act;
+use super::stalls::MasterKills;
 
 /// The master tolerates silence for so long, by default.
-const SILENCE: Duration = Duration::from_secs(2);
+pub(super) const SILENCE: Duration = Duration::from_secs(2);
 
 /// What was done to the peers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -61,6 +62,8 @@ pub struct Tally {
     pub steps: u64,
     /// Results that peers have got, each of which was checked.
     pub commits: u64,
+    /// Verdicts of the master that peers have heard.
+    pub verdicts: u64,
     /// Attempts that were aborted.
     pub aborts: u64,
     /// Calls that were made again in their step.
@@ -115,6 +118,8 @@ pub struct Report {
     pub worst_recovery_ms: u64,
     /// The longest of these times, if somebody was stopped meanwhile.
     pub worst_recovery_beside_a_stop_ms: u64,
+    /// What became of kills of the master. `None`: it was not killed.
+    pub master_kills: Option<MasterKills>,
     /// Samples of each process in each rest.
     pub samples: usize,
     /// What the processes that live long held in the rests.
@@ -163,6 +168,9 @@ impl fmt::Display for Report {
             self.worst_recovery_ms,
             self.worst_recovery_beside_a_stop_ms
         )?;
+        if let Some(kills) = &self.master_kills {
+            writeln!(f, "{kills}")?;
+        }
         for (error, times) in &tally.errors {
             writeln!(f, "error, {times} times: {error}")?;
         }

@@ -1,5 +1,7 @@
 //! What a process of a churn is besides its driver: a master, or a peer.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use pccl_master::ServeError;
@@ -8,6 +10,7 @@ use pccl_subprocess::{obey_orders, tell};
 use super::peer::PeerOptions;
 use super::talk::Event;
 use crate::over::{MasterAt, Over};
+use crate::talk::now;
 
 /// What a process is.
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -24,6 +27,12 @@ pub struct MasterOptions {
     /// What the run goes over
     #[arg(long, value_enum, default_value_t)]
     pub transport: Over,
+    /// Where it listens
+    #[arg(long)]
+    pub listen: SocketAddr,
+    /// Directory of the run's journal; none is kept without it
+    #[arg(long)]
+    pub journal: Option<PathBuf>,
 }
 
 impl Role {
@@ -33,8 +42,14 @@ impl Role {
         match self {
             Self::Peer(options) => options.arguments(),
             Self::Master(options) => {
-                let over = options.transport.name();
-                ["master", "--transport", over].map(str::to_owned).into()
+                let (over, at) = (options.transport.name(), options.listen.to_string());
+                let mut arguments: Vec<String> = ["master", "--transport", over, "--listen", &at]
+                    .map(str::to_owned)
+                    .into();
+                if let Some(directory) = &options.journal {
+                    arguments.extend(["--journal".into(), directory.display().to_string()]);
+                }
+                arguments
             }
         }
     }
@@ -51,10 +66,17 @@ impl Role {
 
 impl MasterOptions {
     fn serve(&self) -> ExitCode {
-        let builder = self.transport.master().map_err(ServeError::from);
-        match builder.and_then(|builder| builder.spawn("127.0.0.1:0")) {
+        let builder = match &self.journal {
+            Some(directory) => self.transport.master_that_may_die(directory),
+            None => self.transport.master(),
+        };
+        let builder = builder.map_err(ServeError::from);
+        match builder.and_then(|builder| builder.spawn(self.listen)) {
             Ok(master) => {
-                tell(&Event::Listening(MasterAt::from(&master)));
+                tell(&Event::Listening {
+                    at: MasterAt::from(&master),
+                    since: now(),
+                });
                 // Ends with the driver.
                 obey_orders(|(): ()| {});
                 ExitCode::SUCCESS

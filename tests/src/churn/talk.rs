@@ -3,17 +3,25 @@
 use serde::{Deserialize, Serialize};
 
 use crate::over::MasterAt;
+use crate::talk::Nanos;
 
 /// From a process to the driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
     /// A master listens.
-    Listening(MasterAt),
+    Listening {
+        /// Where it is.
+        at: MasterAt,
+        /// When it began to.
+        since: Nanos,
+    },
     /// A peer is part of the run, for the first time or again.
     Joined {
         /// Who it is.
         peer: u64,
     },
+    /// The master has decided one attempt of a reduce.
+    Verdict(Verdict),
     /// The shared state is synchronized.
     Synced(Synced),
     /// A step is done: all its reduces are committed.
@@ -51,8 +59,23 @@ pub struct Synced {
     pub state: String,
     /// Entries that were replaced.
     pub entries_received: usize,
-    /// Whether the peer had an older revision before.
-    pub was_behind: bool,
+    /// The revision that the peer had before.
+    pub had: u64,
+}
+
+/// What the master has decided about one attempt of a reduce.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Which attempt: one number for all peers, and never another attempt of the run.
+    pub seq: u64,
+    /// Of which reduce.
+    pub tag: u64,
+    /// Whether it is committed.
+    pub is_commit: bool,
+    /// The verdict, with the ring that has contributed or the cause.
+    pub verdict: String,
+    /// When the peer heard it.
+    pub at: Nanos,
 }
 
 /// A step of a peer, from the update of the topology to its last reduce.

@@ -77,11 +77,11 @@ fn read<M: DeserializeOwned>(stream: &[u8], piece: usize, cap: usize) -> Heard<M
             "{} bytes are held",
             reader.capacity()
         );
-        token |= reader.take_token().is_some();
+        token |= reader.take_terms().is_some();
         let _: Option<u64> = reader.take_acknowledged();
     }
     // An error may have come after a token in one piece.
-    token |= reader.take_token().is_some();
+    token |= reader.take_terms().is_some();
     if end.is_err() {
         assert!(
             reader.is_empty() && reader.capacity() == 0,
