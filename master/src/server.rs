@@ -38,6 +38,7 @@ pub struct MasterBuilder {
     security: Option<Security>,
     seed: Option<[u8; 32]>,
     record: Option<PathBuf>,
+    is_without_threads: bool,
 }
 
 impl std::fmt::Debug for MasterBuilder {
@@ -111,6 +112,16 @@ impl MasterBuilder {
         self
     }
 
+    /// Runs the ring solver and the search for better rings in the tasks of the runtime, not on threads of their own.
+    /// On a runtime of one thread with a paused clock, the same seed and the same inputs at the same times then give
+    /// the same run. A search delays everybody, so this is for simulations only.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_threads(mut self) -> Self {
+        self.is_without_threads = true;
+        self
+    }
+
     /// Listens on `address`. Port 0 chooses a free port. Connections wait until [`MasterServer::run`] is polled.
     ///
     /// # Errors
@@ -161,6 +172,7 @@ impl MasterBuilder {
             limits: self.limits,
             trust,
             record: pccl_recording::directory(self.record),
+            is_without_threads: self.is_without_threads,
             stop: StopHandle::new(),
         })
     }
@@ -236,6 +248,7 @@ pub struct MasterServer {
     limits: Limits,
     trust: Option<Trust>,
     record: Option<PathBuf>,
+    is_without_threads: bool,
     stop: StopHandle,
 }
 
@@ -313,12 +326,15 @@ impl MasterServer {
     /// Dropping the future closes all connections at once. The peers then get `MasterLost`.
     pub async fn run(self) {
         let (events, queue) = mpsc::channel::<Event>(EVENTS_MAX);
-        let desk = Desk::new(
+        let mut desk = Desk::new(
             self.config,
             self.limits.reconnect,
             queue,
             self.record.as_deref(),
         );
+        if self.is_without_threads {
+            desk = desk.without_threads();
+        }
         let house = House::new(self.limits, self.trust, self.stop.clone(), events);
         let mut reception = Reception::new(self.listener, house);
         tokio::select! {
