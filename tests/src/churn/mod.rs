@@ -27,10 +27,10 @@ pub mod numbers;
 pub mod peer;
 pub mod plan;
 pub mod pulse;
-mod reduces;
+pub(crate) mod reduces;
 pub mod report;
 pub mod roles;
-mod state;
+pub(crate) mod state;
 pub mod talk;
 pub mod work;
 
