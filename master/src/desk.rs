@@ -50,6 +50,8 @@ pub(crate) struct Desk {
     touched: Vec<Arc<Outbox>>,
     solving: JoinSet<Answered>,
     searches: Searches,
+    /// Whether solvers and searches run on threads of their own.
+    has_threads: bool,
     /// Facts that came up while an input was processed.
     follow_ups: VecDeque<MasterInput>,
     outputs: Vec<MasterOutput>,
@@ -132,6 +134,7 @@ impl Desk {
             touched: Vec::new(),
             solving: JoinSet::new(),
             searches: Searches::default(),
+            has_threads: true,
             follow_ups: VecDeque::new(),
             outputs: Vec::new(),
             quiet: Vec::new(),
@@ -140,6 +143,13 @@ impl Desk {
             limits,
             stopped: false,
         }
+    }
+
+    /// Solves and searches in its own thread, so that a run is the same each time.
+    pub(crate) fn without_threads(mut self) -> Self {
+        self.searches = Searches::without_threads();
+        self.has_threads = false;
+        self
     }
 
     /// Runs until the machine has told all peers that it stops, or the master is suspended.
@@ -460,16 +470,20 @@ impl Desk {
 
     /// Runs the solver on another thread, because it takes long enough to delay everybody.
     fn solve(&mut self, round: Round, group: GroupId, problem: TourProblem) {
-        let solver = spawn_blocking(move || {
+        let solve = move || {
             let mut quest = Quest::new(&problem)?;
             quest.run_first();
             Some(quest)
-        });
+        };
+        let has_threads = self.has_threads;
         self.solving.spawn(async move {
-            let quest = solver.await.unwrap_or_else(|error| {
-                tracing::error!(%error, "the ring solver failed");
-                None
-            });
+            let quest = match has_threads {
+                true => spawn_blocking(solve).await.unwrap_or_else(|error| {
+                    tracing::error!(%error, "the ring solver failed");
+                    None
+                }),
+                false => solve(),
+            };
             Answered {
                 round,
                 group,

@@ -49,6 +49,8 @@ impl Reception {
             }
         };
         tokio::select! {
+            // None of them ever ends.
+            biased;
             () = gate.keep() => {}
             () = keep_the_door => {}
             () = self.accept() => {}

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pccl_core::id::{GroupId, Round};
 use pccl_core::tour::{Quest, Solved};
@@ -21,6 +21,9 @@ const SLICE_STEPS: u64 = 1_000_000;
 /// slows the other hardware thread of its core, every thread that wakes up has to preempt it first, and the scheduler
 /// probably packs threads onto the other cores. `bench`'s `background_search` measures the effect.
 const PAUSES: u32 = 29;
+
+/// The pause between two slices of a search in a task.
+const PAUSE_IN_TASK: Duration = Duration::from_millis(250);
 
 /// A better ring.
 #[derive(Debug)]
@@ -46,6 +49,7 @@ pub(crate) struct Searches {
     going_on: Option<GoingOn>,
     /// Whether a thread has not ended yet, even if its search was cancelled.
     is_busy: bool,
+    has_threads: bool,
     sender: mpsc::UnboundedSender<Word>,
     words: mpsc::UnboundedReceiver<Word>,
 }
@@ -81,6 +85,7 @@ impl Default for Searches {
             waiting: VecDeque::new(),
             going_on: None,
             is_busy: false,
+            has_threads: true,
             sender,
             words,
         }
@@ -88,6 +93,14 @@ impl Default for Searches {
 }
 
 impl Searches {
+    /// Searches in tasks, whose pauses are by tokio's clock.
+    pub(crate) fn without_threads() -> Self {
+        Self {
+            has_threads: false,
+            ..Self::default()
+        }
+    }
+
     /// Stores the search behind an answer, if it can be continued, and drops those of older optimizations, which are
     /// no longer requested. Answers come from threads, so an older one may arrive later.
     pub(crate) fn keep(&mut self, round: Round, group: GroupId, quest: Option<Quest>) {
@@ -138,19 +151,25 @@ impl Searches {
             is_wanted: Arc::clone(&is_wanted),
         });
         let over = Over(self.sender.clone());
+        let tell = move |found| {
+            let improved = Improved {
+                round,
+                group,
+                found,
+            };
+            // Where nobody listens the master has ended.
+            let _ = over.0.send(Word::Improved(improved));
+        };
+        let search = Search::new(quest, steps, is_wanted);
+        if !self.has_threads {
+            tokio::spawn(search.run_in_task(tell));
+            return;
+        }
         // A thread of its own, as the priority of one from the runtime's pool would stay low.
         let thread = thread::Builder::new().name("pccl-search".into());
         let begun = thread.spawn(move || {
             yield_to_others();
-            search(quest, steps, (&is_wanted, PAUSES), |found| {
-                let improved = Improved {
-                    round,
-                    group,
-                    found,
-                };
-                // Where nobody listens the master has ended.
-                let _ = over.0.send(Word::Improved(improved));
-            });
+            search.run(PAUSES, tell);
         });
         if let Err(error) = begun {
             tracing::warn!(%error, "no thread to search for a better ring");
@@ -206,30 +225,59 @@ fn yield_to_others() {
     }
 }
 
-/// Takes these steps, or fewer if the search is cancelled or cannot improve. Pauses for `pauses` times the duration
-/// of each slice.
-fn search(
-    mut quest: Quest,
-    steps: u64,
-    (is_wanted, pauses): (&AtomicBool, u32),
-    mut tell: impl FnMut(Solved),
-) {
-    let mut known = quest.solved();
-    let mut left = steps;
-    while left > 0 && !quest.is_over() && is_wanted.load(Ordering::Relaxed) {
-        let slice = left.min(SLICE_STEPS);
-        let begun = Instant::now();
-        quest.run(slice);
-        let took = begun.elapsed();
-        left -= slice;
-        let found = quest.solved();
-        let is_better =
-            found.as_ref().map(|found| &found.ring) != known.as_ref().map(|known| &known.ring);
-        if is_better && let Some(found) = &found {
-            tell(found.clone());
+/// A search between two of its slices.
+struct Search {
+    quest: Quest,
+    known: Option<Solved>,
+    /// Steps that are left.
+    left: u64,
+    is_wanted: Arc<AtomicBool>,
+}
+
+impl Search {
+    fn new(quest: Quest, steps: u64, is_wanted: Arc<AtomicBool>) -> Self {
+        Self {
+            known: quest.solved(),
+            quest,
+            left: steps,
+            is_wanted,
         }
-        known = found;
-        thread::sleep(took * pauses);
+    }
+
+    /// Takes all steps, or fewer if the search is cancelled or cannot improve. Pauses for `pauses` times the duration
+    /// of each slice.
+    fn run(mut self, pauses: u32, mut tell: impl FnMut(Solved)) {
+        while self.goes_on() {
+            let begun = Instant::now();
+            let better = self.take_slice();
+            let took = begun.elapsed();
+            better.into_iter().for_each(&mut tell);
+            thread::sleep(took * pauses);
+        }
+    }
+
+    /// As [`run`](Self::run), in a task, with pauses that do not depend on how fast this machine is.
+    async fn run_in_task(mut self, mut tell: impl FnMut(Solved)) {
+        while self.goes_on() {
+            self.take_slice().into_iter().for_each(&mut tell);
+            tokio::time::sleep(PAUSE_IN_TASK).await;
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        self.left > 0 && !self.quest.is_over() && self.is_wanted.load(Ordering::Relaxed)
+    }
+
+    /// A better ring than those before, if this slice has found one.
+    fn take_slice(&mut self) -> Option<Solved> {
+        let slice = self.left.min(SLICE_STEPS);
+        self.quest.run(slice);
+        self.left -= slice;
+        let found = self.quest.solved();
+        let ring = |solved: &Solved| solved.ring.clone();
+        let is_better = found.as_ref().map(ring) != self.known.as_ref().map(ring);
+        self.known.clone_from(&found);
+        found.filter(|_| is_better)
     }
 }
 
@@ -270,13 +318,15 @@ mod tests {
         quest
     }
 
+    fn wanted(is_wanted: bool) -> Arc<AtomicBool> {
+        Arc::new(AtomicBool::new(is_wanted))
+    }
+
     #[test]
     fn a_search_tells_each_better_ring_and_ends_with_its_steps() {
         let mut told = Vec::new();
 
-        search(begun(), 20_000_000, (&AtomicBool::new(true), 0), |found| {
-            told.push(found)
-        });
+        Search::new(begun(), 20_000_000, wanted(true)).run(0, |found| told.push(found));
 
         assert!(!told.is_empty());
         assert!(told.iter().all(|found| found.ring.world_size() == 60));
@@ -284,9 +334,8 @@ mod tests {
 
     #[test]
     fn a_search_that_nobody_wants_ends_at_once() {
-        search(begun(), u64::MAX, (&AtomicBool::new(false), 0), |found| {
-            panic!("{found:?} is of no use")
-        });
+        Search::new(begun(), u64::MAX, wanted(false))
+            .run(0, |found| panic!("{found:?} is of no use"));
     }
 
     #[tokio::test]
@@ -303,6 +352,22 @@ mod tests {
         assert!(searches.going_on.is_some());
         searches.end(Round(4), GROUP);
         assert!(searches.going_on.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_threads_a_search_goes_on_by_the_clock_of_the_runtime() {
+        let mut searches = Searches::without_threads();
+        searches.keep(Round(4), GROUP, Some(begun()));
+
+        searches.begin(Round(4), GROUP, 20_000_000);
+
+        assert_eq!(searches.next().await.round, Round(4));
+        searches.end(Round(4), GROUP);
+        tokio::time::sleep(2 * PAUSE_IN_TASK).await;
+        let tasks = tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks();
+        assert_eq!(tasks, 0);
     }
 
     #[tokio::test]

@@ -41,6 +41,7 @@ pub struct MasterBuilder {
     record: Option<PathBuf>,
     journal: Option<PathBuf>,
     journal_in_memory: bool,
+    is_without_threads: bool,
 }
 
 impl std::fmt::Debug for MasterBuilder {
@@ -139,6 +140,16 @@ impl MasterBuilder {
         self
     }
 
+    /// Runs the ring solver and the search for better rings in the tasks of the runtime, not on threads of their own.
+    /// On a runtime of one thread with a paused clock, the same seed and the same inputs at the same times then give
+    /// the same run. A search delays everybody, so this is for simulations only.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_threads(mut self) -> Self {
+        self.is_without_threads = true;
+        self
+    }
+
     /// Listens on `address`. Port 0 chooses a free port. Connections wait until [`MasterServer::run`] is polled.
     ///
     /// # Errors
@@ -199,6 +210,7 @@ impl MasterBuilder {
                 None => None,
             },
             config,
+            is_without_threads: self.is_without_threads,
             stop: StopHandle::new(),
         })
     }
@@ -292,6 +304,7 @@ pub struct MasterServer {
     trust: Option<Trust>,
     record: Option<PathBuf>,
     journal: Option<Begun>,
+    is_without_threads: bool,
     stop: StopHandle,
 }
 
@@ -379,6 +392,9 @@ impl MasterServer {
         let mut desk = Desk::new(self.config, self.limits.clone(), queue, record);
         if let Some(begun) = self.journal {
             desk.keep(begun)?;
+        }
+        if self.is_without_threads {
+            desk = desk.without_threads();
         }
         let house = House::new(self.limits, self.trust, self.stop.clone(), events);
         let mut reception = Reception::new(self.listener, house);

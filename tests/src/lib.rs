@@ -20,6 +20,7 @@
 //! | [`crowd`] | many peers of one address that start at once |
 //! | [`throttle`] | a transport whose lanes share a link of limited rate (of `pccl-transport-memory`) |
 //! | [`policy`] | the master's decisions in situations, under virtual time |
+//! | [`simulator`] | whole runs of the real master and the real client code, on one thread and under virtual time |
 //! | [`wan`] | an internet in a box: network namespaces, and a wire with delay, loss and limits between them |
 //! | [`fuzz`] | fuzz targets: decoders and machines that are given any bytes |
 //! | [`siege`] | garbage for the master and for peers while a run goes on |
@@ -42,6 +43,7 @@ pub mod roles;
 pub mod scripted;
 pub mod several;
 pub mod siege;
+pub mod simulator;
 pub mod talk;
 pub mod times;
 pub mod trap;

@@ -8,6 +8,7 @@
 //! | [`stall`](MemoryNet::stall), [`partition`](MemoryNet::partition) | bring nothing, until it is over | get no answer, until it is over |
 //! | [`refuse`](MemoryNet::refuse) | as before | are refused |
 //! | [`freeze`](MemoryNet::freeze) | stand still at one host, until it is over | are opened, and not accepted |
+//! | [`kill`](MemoryNet::kill) | end on both sides; what was sent to others arrives | are refused |
 //!
 //! Delays, rates and flipped bits are the [`Path`]'s.
 
@@ -54,6 +55,11 @@ impl Route {
     pub(crate) fn carry(&mut self, pipe: &Arc<Pipe>) {
         self.pipes.retain(|known| known.strong_count() > 0);
         self.pipes.push(Arc::downgrade(pipe));
+    }
+
+    /// How many pipes somebody holds an end of.
+    pub(crate) fn holds(&self) -> usize {
+        self.pipes().count()
     }
 
     fn pipes(&self) -> impl Iterator<Item = Arc<Pipe>> {
@@ -170,10 +176,40 @@ impl MemoryNet {
         queues.iter().for_each(|queue| queue.wake_acceptor());
     }
 
+    /// The process of a host dies, as by a signal, and its system lives on: what it has sent arrives, and then the
+    /// end of the stream. Whoever sends to it gets [`LaneError::Reset`](pccl_core::transport::LaneError::Reset), and
+    /// so do its own ends. It opens nothing, and lanes to it are refused, until it is [revived](Self::revive).
+    pub fn kill(&self, host: IpAddr) {
+        self.with(|state| state.dead.insert(host));
+        for (from, to) in self.routes_of(host) {
+            if from == host {
+                self.each(from, to, Pipe::kill_writer);
+            }
+            if to == host {
+                self.each(from, to, Pipe::kill_reader);
+            }
+        }
+        let routes = self.routes_of(host).into_iter();
+        let openers = self.with(|state| {
+            let openers =
+                routes.map(|(from, to)| std::mem::take(&mut state.route(from, to).openers));
+            openers.collect::<Vec<_>>()
+        });
+        openers.into_iter().flatten().for_each(Waker::wake);
+    }
+
+    /// Another process begins on a host whose process was [killed](Self::kill).
+    pub fn revive(&self, host: IpAddr) {
+        self.with(|state| state.dead.remove(&host));
+    }
+
+    fn routes_of(&self, host: IpAddr) -> Vec<(IpAddr, IpAddr)> {
+        let is_of = |(from, to): &&(IpAddr, IpAddr)| *from == host || *to == host;
+        self.with(|state| state.routes.keys().filter(is_of).copied().collect())
+    }
+
     fn set_frozen(&self, host: IpAddr, is_frozen: bool) {
-        let routes: Vec<(IpAddr, IpAddr)> =
-            self.with(|state| state.routes.keys().copied().collect());
-        for (from, to) in routes {
+        for (from, to) in self.routes_of(host) {
             if from == host {
                 self.each(from, to, |pipe| pipe.freeze_writer(is_frozen));
             }

@@ -41,6 +41,7 @@
 //! | a reset | [`MemoryNet::cut`] |
 //! | a half-open lane: one end is gone, and the other one is not told | [`MemoryNet::half_open`] |
 //! | a process that stands still | [`MemoryNet::freeze`] |
+//! | a process that dies | [`MemoryNet::kill`] |
 //! | nobody who listens | [`MemoryNet::refuse`] |
 //! | a flipped bit | [`Path::flips`] |
 //! | anything else | [`Interceptor`] |

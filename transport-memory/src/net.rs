@@ -1,6 +1,6 @@
 //! The network: hosts, listeners, and the routes between them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
@@ -35,6 +35,8 @@ pub(crate) struct State {
     pub(crate) routes: BTreeMap<(IpAddr, IpAddr), Route>,
     /// Hosts that stand still, and who waits for them to go on.
     pub(crate) frozen: BTreeMap<IpAddr, Vec<Waker>>,
+    /// Hosts whose process is dead.
+    pub(crate) dead: BTreeSet<IpAddr>,
     /// Directions of lanes so far.
     pipes: u64,
 }
@@ -82,6 +84,7 @@ impl MemoryNet {
             next_port: BTreeMap::new(),
             routes: BTreeMap::new(),
             frozen: BTreeMap::new(),
+            dead: BTreeSet::new(),
             pipes: 0,
         };
         Self {
@@ -109,6 +112,15 @@ impl MemoryNet {
     /// Makes `name` known to all hosts, for [`Endpoint::Name`].
     pub fn name(&self, name: &str, ip: IpAddr) {
         self.with(|state| state.names.insert(name.to_owned(), ip));
+    }
+
+    /// Directions of lanes of which somebody holds an end, and listeners. Both are zero when all is over.
+    #[must_use]
+    pub fn holdings(&self) -> (usize, usize) {
+        self.with(|state| {
+            let pipes = state.routes.values().map(Route::holds).sum();
+            (pipes, state.listeners.len())
+        })
     }
 
     pub(crate) fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
@@ -226,7 +238,8 @@ impl State {
         if let Some(openers) = self.frozen.get_mut(&from) {
             return wait_among(openers, cx);
         }
-        if self.route(from, to.ip()).refuses() {
+        let is_dead = [from, to.ip()].iter().any(|host| self.dead.contains(host));
+        if is_dead || self.route(from, to.ip()).refuses() {
             return Poll::Ready(Err(LaneError::Refused));
         }
         ready!(self.route(from, to.ip()).poll_usable(cx));

@@ -244,8 +244,10 @@ async fn accept(
     let mut troubles = Seldom::default();
     loop {
         let incoming = tokio::select! {
-            incoming = poll_fn(|cx| listener.poll_accept(cx)) => incoming,
+            // Each caller ends once, so they do not hold back those who come.
+            biased;
             Some(_) = callers.join_next() => continue,
+            incoming = poll_fn(|cx| listener.poll_accept(cx)) => incoming,
         };
         match incoming {
             Ok(incoming) => {

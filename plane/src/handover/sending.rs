@@ -261,6 +261,7 @@ impl Keeper {
             registry,
         } = self;
         let end = tokio::select! {
+            biased;
             end = wait_for_end(rx.as_mut()) => end,
             end = finish_frames(&mut unfinished, stall) => end,
         };

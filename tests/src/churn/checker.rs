@@ -124,6 +124,12 @@ impl Checker {
         forget(&mut self.verdicts, ATTEMPTS);
     }
 
+    /// A process is dead, or has lost its connection. If nobody else has done a step that it has done, that step may be
+    /// done again without it.
+    pub(crate) fn lost(&mut self, number: Number) {
+        self.results.retain(|_, (one, _)| *one != number);
+    }
+
     fn reduced(&mut self, number: Number, peer: u64, work: &Work, done: &Done) {
         let (revision, tag) = (work.key.revision, work.key.tag);
         let contributors = done.contributors.clone();

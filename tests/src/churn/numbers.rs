@@ -116,22 +116,33 @@ impl Number for i32 {
 
 /// Writes what `peer` contributes.
 pub fn fill<T: Number>(buffer: &mut [T], key: Key, peer: u64) {
-    let period: Vec<T> = pattern(key, peer).map(T::whole).collect();
+    let period: Vec<T> = beginning(key, peer, buffer.len()).collect();
     repeat(buffer, &period);
 }
 
 /// Whether the buffer holds what `peer` contributes, bit for bit.
 #[must_use]
 pub fn is_contribution<T: Number>(buffer: &[T], key: Key, peer: u64) -> bool {
-    let period: Vec<T> = pattern(key, peer).map(T::whole).collect();
+    let period: Vec<T> = beginning(key, peer, buffer.len()).collect();
     first_difference(buffer, &period).is_none()
 }
 
 /// The elements of a result until it repeats: what the contributors have given, combined.
 #[must_use]
 pub fn combined<T: Number>(key: Key, contributors: &[u64], op: Op) -> Vec<T> {
+    combined_of(key, contributors, op, PERIOD)
+}
+
+/// The same for a result of so many elements.
+#[must_use]
+pub(super) fn combined_of<T: Number>(
+    key: Key,
+    contributors: &[u64],
+    op: Op,
+    elements: usize,
+) -> Vec<T> {
     let start = if op == Op::Min { u32::MAX } else { 0 };
-    let mut period = vec![start; PERIOD];
+    let mut period = vec![start; elements.clamp(1, PERIOD)];
     for peer in contributors {
         for (so_far, value) in period.iter_mut().zip(pattern(key, *peer)) {
             *so_far = match op {
@@ -158,7 +169,7 @@ pub fn verify<T: Number>(
     contributors: &[u64],
     op: Op,
 ) -> Result<(), WrongElement> {
-    let period = combined::<T>(key, contributors, op);
+    let period = combined_of::<T>(key, contributors, op, result.len());
     match first_difference(result, &period) {
         None => Ok(()),
         Some((index, got, expected)) => Err(WrongElement {
@@ -180,7 +191,7 @@ pub fn verify_within<T: Number>(
     op: Op,
     bound: f64,
 ) -> Result<(), WrongElement> {
-    let period = combined::<f64>(key, contributors, op);
+    let period = combined_of::<f64>(key, contributors, op, result.len());
     let expected = period.iter().cycle();
     let wrong = result.iter().zip(expected).enumerate();
     for (index, (got, expected)) in wrong {
@@ -236,6 +247,11 @@ pub fn repeat<T: Copy>(buffer: &mut [T], period: &[T]) {
             chunk.copy_from_slice(part);
         }
     }
+}
+
+/// What a peer contributes to so many elements, up to where it repeats. At least one.
+fn beginning<T: Number>(key: Key, peer: u64, elements: usize) -> impl Iterator<Item = T> {
+    pattern(key, peer).take(elements.max(1)).map(T::whole)
 }
 
 /// What a peer contributes, up to where it repeats.

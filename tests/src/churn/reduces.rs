@@ -12,7 +12,7 @@ use super::work::{Elements, Manner, Work};
 
 /// Why a step has no result.
 #[derive(Debug)]
-pub(super) enum Failed {
+pub(crate) enum Failed {
     /// A call failed, and its buffer is as it was.
     Error(Error),
     /// The library has broken a promise.
@@ -26,7 +26,7 @@ impl From<Error> for Failed {
 }
 
 /// A reduce that was committed, with its result if that is of `f32`.
-pub(super) type Committed = (Done, Vec<f32>);
+pub(crate) type Committed = (Done, Vec<f32>);
 
 /// How often calls were aborted and made again.
 #[derive(Debug, Default)]
@@ -67,7 +67,9 @@ pub(super) fn reduce_all(
 }
 
 /// What was found wrong must not be hidden by an error beside it.
-fn first_wrong_first(results: Vec<Result<Committed, Failed>>) -> Result<Vec<Committed>, Failed> {
+pub(crate) fn first_wrong_first(
+    results: Vec<Result<Committed, Failed>>,
+) -> Result<Vec<Committed>, Failed> {
     let mut committed = Vec::new();
     let mut failed = None;
     for result in results {
@@ -194,7 +196,12 @@ fn call_again(error: Error, counts: &Counts) -> Result<(), Failed> {
 }
 
 /// Checks that a call that failed has left its buffer as it was.
-fn restored<T: Number>(work: &Work, buffer: &[T], peer: u64, error: &Error) -> Result<(), Failed> {
+pub(crate) fn restored<T: Number>(
+    work: &Work,
+    buffer: &[T],
+    peer: u64,
+    error: &Error,
+) -> Result<(), Failed> {
     if buffer.len() == work.length && is_contribution(buffer, work.key, peer) {
         return Ok(());
     }
@@ -205,7 +212,7 @@ fn restored<T: Number>(work: &Work, buffer: &[T], peer: u64, error: &Error) -> R
 }
 
 /// Checks a result against what its contributors have given.
-fn checked<T: Number>(
+pub(crate) fn checked<T: Number>(
     work: &Work,
     result: &[T],
     report: &CollectiveReport,

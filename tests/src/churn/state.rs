@@ -15,9 +15,9 @@ const NOBODY: u64 = u64::MAX;
 const HISTORY_MAX: f32 = 1e6;
 
 /// What all peers hold alike.
-pub(super) struct State {
+pub(crate) struct State {
     seed: u64,
-    pub(super) revision: u64,
+    pub(crate) revision: u64,
     /// Sums of results: it follows from who took part in which step.
     history: Vec<f32>,
     blocks: Vec<Vec<f32>>,
@@ -25,7 +25,7 @@ pub(super) struct State {
 
 impl State {
     /// The state at the beginning of a run, of so many bytes in all.
-    pub(super) fn new(seed: u64, bytes: usize) -> Self {
+    pub(crate) fn new(seed: u64, bytes: usize) -> Self {
         let of_block = (bytes / 8 / BLOCKS as usize).max(1);
         let mut state = Self {
             seed,
@@ -41,18 +41,35 @@ impl State {
 
     /// Makes the state that of the group.
     pub(super) fn synchronize(&mut self, comm: &mut Communicator) -> Result<SyncReport, Error> {
-        let mut shared = SharedState::at(self.revision);
-        shared.entry("history", &mut self.history)?;
-        for (number, block) in self.blocks.iter_mut().enumerate() {
-            shared.entry(format!("block {number}"), block)?;
-        }
+        let mut shared = self.shared()?;
         let report = comm.sync_shared_state(&mut shared, SyncStrategy::EnforcePopular)?;
         self.revision = report.revision;
         Ok(report)
     }
 
+    /// As [`synchronize`](Self::synchronize), without blocking and in this way.
+    pub(crate) async fn synchronize_async(
+        &mut self,
+        comm: &mut Communicator,
+        strategy: SyncStrategy,
+    ) -> Result<SyncReport, Error> {
+        let mut shared = self.shared()?;
+        let report = comm.sync_shared_state_async(&mut shared, strategy).await?;
+        self.revision = report.revision;
+        Ok(report)
+    }
+
+    fn shared(&mut self) -> Result<SharedState<'_>, Error> {
+        let mut shared = SharedState::at(self.revision);
+        shared.entry("history", &mut self.history)?;
+        for (number, block) in self.blocks.iter_mut().enumerate() {
+            shared.entry(format!("block {number}"), block)?;
+        }
+        Ok(shared)
+    }
+
     /// Adds the result of a reduce to the history.
-    pub(super) fn add(&mut self, result: &[f32]) {
+    pub(crate) fn add(&mut self, result: &[f32]) {
         let length = self.history.len();
         let at = (self.revision as usize).wrapping_mul(7919) % length;
         let window = self.history.iter_mut().skip(at);
@@ -63,20 +80,20 @@ impl State {
     }
 
     /// The step is done.
-    pub(super) fn advance(&mut self) {
+    pub(crate) fn advance(&mut self) {
         self.revision += 1;
         self.write_block(self.revision % BLOCKS, self.revision);
     }
 
     /// A hash of the content, bit for bit.
-    pub(super) fn hash(&self) -> String {
+    pub(crate) fn hash(&self) -> String {
         let hashes = self.blocks.iter().chain([&self.history]);
         let hashes: String = hashes.map(|entry| hash_of(entry)).collect();
         hash_of(hashes.as_bytes())
     }
 
     /// The first block that does not have the content of this revision.
-    pub(super) fn wrong_block(&self) -> Option<u64> {
+    pub(crate) fn wrong_block(&self) -> Option<u64> {
         let mut blocks = (0..).zip(&self.blocks);
         let wrong = blocks.find(|(block, content)| {
             let key = self.key_of(*block, written_last(*block, self.revision));

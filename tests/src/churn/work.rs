@@ -5,7 +5,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
-use super::numbers::{Key, Number, Op, combined, digest_of_period, mixed};
+use super::numbers::{Key, Number, Op, combined_of, digest_of_period, mixed};
 
 /// Reduces of a step.
 const REDUCES: std::ops::RangeInclusive<u64> = 4..=7;
@@ -150,7 +150,7 @@ impl Work {
     }
 
     fn digest_of<T: Number>(&self, contributors: &[u64]) -> u64 {
-        let period = combined::<T>(self.key, contributors, self.op);
+        let period = combined_of::<T>(self.key, contributors, self.op, self.length);
         digest_of_period(&period, self.length)
     }
 }

@@ -48,6 +48,22 @@ impl Pipe {
         self.disturb(|state| state.faults.reader_reset = true);
     }
 
+    /// The writer's process is dead: what it has sent arrives, and then the end of the stream.
+    pub(crate) fn kill_writer(&self) {
+        self.disturb(|state| {
+            state.finish();
+            state.faults.writer_reset = true;
+        });
+    }
+
+    /// The reader's process is dead: the writer is told, as far as it can be told.
+    pub(crate) fn kill_reader(&self) {
+        self.disturb(|state| {
+            state.lose_reader();
+            state.faults.reader_reset = true;
+        });
+    }
+
     /// Loses all that is sent from here on, the end of the stream included.
     pub(crate) fn lose(&self) {
         self.disturb(|state| state.faults.hole = true);

@@ -27,6 +27,60 @@ async fn a_cut_resets_both_ends_and_loses_what_is_under_way() {
     assert_eq!(send_now(&mut *between.accepted.tx, b"x").await, Some(reset));
 }
 
+#[tokio::test]
+async fn a_killed_process_is_survived_by_what_it_has_sent_and_by_nothing_else() {
+    let mut between = joined().await;
+    let (alpha, beta) = (between.alpha.ip(), between.beta.ip());
+    send_all(&mut *between.opened.tx, b"will", b"")
+        .await
+        .unwrap();
+
+    between.net.kill(alpha);
+
+    let mut word = [0; 4];
+    recv_exact(&mut *between.accepted.rx, &mut word)
+        .await
+        .unwrap();
+    assert_eq!(&word, b"will");
+    assert_eq!(recv_now(&mut *between.accepted.rx).await, Some(Ok(0)));
+    let reset = Err(LaneError::Reset);
+    assert_eq!(send_now(&mut *between.accepted.tx, b"x").await, Some(reset));
+    assert_eq!(send_now(&mut *between.opened.tx, b"x").await, Some(reset));
+    assert_eq!(recv_now(&mut *between.opened.rx).await, Some(reset));
+    let refused = LaneError::Refused;
+    assert_eq!(
+        between
+            .alpha
+            .open(&between.listening(), None)
+            .await
+            .unwrap_err(),
+        refused
+    );
+    between.net.kill(beta);
+    between.net.revive(alpha);
+    assert_eq!(
+        between
+            .alpha
+            .open(&between.listening(), None)
+            .await
+            .unwrap_err(),
+        refused
+    );
+    between.net.revive(beta);
+    assert!(between.alpha.open(&between.listening(), None).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_network_counts_the_lanes_and_listeners_that_somebody_holds() {
+    let between = joined().await;
+    let net = between.net.clone();
+    assert_eq!(net.holdings(), (2, 1));
+
+    drop(between);
+
+    assert_eq!(net.holdings(), (0, 0));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_cut_wakes_whoever_waits() {
     let mut between = joined().await;

@@ -30,6 +30,8 @@ pub(super) async fn answer(lanes: Vec<Lane>, progress: &Progress) -> Option<u64>
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
+            // The lanes end once each, so they do not hold back the reports.
+            biased;
             ended = counting.join_next() => match ended {
                 Some(Ok(Ok(()))) => continue,
                 Some(Ok(Err(_)) | Err(_)) => return None,

@@ -1,0 +1,328 @@
+//! A simulated peer from its first line to its end: it connects, makes steps, and does what errors advise.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use pccl::{
+    Builder, CallKind, Communicator, Error, Misdeed, Next, Refusal, SyncFailure, SyncStrategy,
+};
+use pccl_transport_memory::{Intercepted, MemoryHost};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::time::{sleep, timeout};
+
+use super::ears::Ears;
+use super::others;
+use super::reduces::reduce_all;
+use super::world::World;
+use crate::churn::numbers::mixed;
+use crate::churn::reduces::Failed;
+use crate::churn::state::State;
+use crate::churn::talk::{Step, Synced};
+use crate::churn::work::work_of;
+
+/// The pause before another attempt to connect.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// A peer's program.
+pub(super) struct Life {
+    pub(super) world: Arc<World>,
+    /// The place of its host.
+    pub(super) number: usize,
+    pub(super) group: u32,
+    pub(super) host: MemoryHost,
+    state: State,
+    has_synced: bool,
+    /// Others wait in an optimization.
+    optimizes_first: bool,
+    /// Things that were drawn.
+    drawn: AtomicU64,
+    /// Which life of the master it is connected to.
+    life: u32,
+    /// Whether it has synchronized over this connection.
+    is_known: bool,
+}
+
+/// What comes after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    /// The round is started again.
+    Again,
+    /// The same, a little later.
+    Later,
+    Reconnect,
+    /// Another connection, with nothing that was learnt.
+    Forget,
+    End,
+}
+
+impl Life {
+    pub(super) fn new(world: &Arc<World>, number: usize, group: u32, host: MemoryHost) -> Self {
+        let plan = &world.plan;
+        let seed = mixed(plan.seed, u64::from(group));
+        Self {
+            world: Arc::clone(world),
+            number,
+            group,
+            host,
+            state: State::new(seed, plan.script.state_bytes),
+            has_synced: false,
+            optimizes_first: false,
+            drawn: AtomicU64::new(0),
+            life: 0,
+            is_known: false,
+        }
+    }
+
+    /// To its end.
+    pub(super) async fn live(mut self) {
+        while !self.world.is_over() {
+            self.world.doing(self.number, "connecting");
+            let connected = self.builder().connect_async().await;
+            let after = match connected {
+                Ok(comm) => {
+                    self.connected(&comm);
+                    self.steps(comm).await
+                }
+                Err(error) => self.judge(&error),
+            };
+            match after {
+                After::End => break,
+                After::Forget => self.forget(),
+                After::Again | After::Later | After::Reconnect => {}
+            }
+            self.world.lost(self.number);
+            self.world.with(|state| state.counts.losses += 1);
+            sleep(PAUSE).await;
+        }
+        self.world.doing(self.number, "ended");
+        self.tell("has ended");
+    }
+
+    fn connected(&mut self, comm: &Communicator) {
+        self.life = self.world.with(|state| state.lives_of_master);
+        self.is_known = false;
+        self.optimizes_first = false;
+        self.tell(&format!("is connected as {}", comm.peer_id().0));
+    }
+
+    fn forget(&mut self) {
+        let seed = mixed(self.world.plan.seed, u64::from(self.group));
+        self.state = State::new(seed, self.world.plan.script.state_bytes);
+        self.has_synced = false;
+    }
+
+    fn builder(&self) -> Builder {
+        let plan = &self.world.plan;
+        let master = self.world.with(|state| state.master_at);
+        let master = master.map_or_else(String::new, |at| at.to_string());
+        let ears = Ears::of(&self.world, self.number);
+        let builder = Communicator::builder(master)
+            .transport(Intercepted::over(Arc::new(self.host.clone()), ears))
+            .listen(self.host.ip())
+            .first_port(48149)
+            .group(self.group)
+            .seed(mixed(plan.seed, self.number as u64))
+            // Nobody admits a peer after the end.
+            .admission_timeout(plan.patience())
+            .connect_patience(Duration::ZERO);
+        let builder = match plan.sites {
+            0 => builder,
+            sites => builder.site(format!("s{}", plan.site_of(self.number) % sites)),
+        };
+        match plan.is_tight {
+            true => builder.concurrent_reduces(1).keep_memory(Duration::ZERO),
+            false => builder,
+        }
+    }
+
+    /// Makes steps until the connection ends.
+    async fn steps(&mut self, mut comm: Communicator) -> After {
+        loop {
+            if self.world.is_over() {
+                self.world.doing(self.number, "leaving");
+                let leaving = comm.shutdown_async();
+                if timeout(Duration::from_secs(10), leaving).await.is_err() {
+                    self.world
+                        .found(&format!("peer {} does not come to leave", self.number));
+                }
+                return After::End;
+            }
+            let failed = match self.step(&mut comm).await {
+                Ok(step) => {
+                    self.world.stepped(self.number, self.life, &step);
+                    self.think().await;
+                    continue;
+                }
+                Err(failed) => failed,
+            };
+            let after = match failed {
+                Failed::Error(error) => self.judge(&error),
+                Failed::Wrong(what) => {
+                    self.world.found(&format!("peer {}: {what}", self.number));
+                    After::End
+                }
+            };
+            match after {
+                After::Again => {}
+                After::Later => sleep(PAUSE).await,
+                After::Reconnect | After::Forget | After::End => return after,
+            }
+        }
+    }
+
+    async fn step(&mut self, comm: &mut Communicator) -> Result<Step, Failed> {
+        let world = Arc::clone(&self.world);
+        let script = &world.plan.script;
+        self.world.doing(self.number, "updating");
+        self.due("update_topology", comm.update_topology_async())
+            .await??;
+        let is_due = script.optimizes > 0 && self.state.revision % script.optimizes.max(1) == 1;
+        if self.optimizes_first || is_due {
+            self.optimizes_first = false;
+            self.world.doing(self.number, "optimizing");
+            self.due("optimize_topology", comm.optimize_topology_async())
+                .await??;
+        }
+        let revision = self.synchronize(comm).await?;
+        if script.asks {
+            self.world.doing(self.number, "asking");
+            self.due("are_peers_pending", comm.are_peers_pending_async())
+                .await??;
+        }
+        let seed = self.world.key(self.life, self.group);
+        if script.has_others {
+            self.world.doing(self.number, "in other collectives");
+            others::call_all(self, comm, seed, revision).await?;
+        }
+        let work = work_of(seed, revision, script.elements);
+        self.world
+            .doing(self.number, &format!("reducing in step {revision}"));
+        let committed = reduce_all(self, comm, &work).await?;
+        let mut reduces = Vec::new();
+        for (done, result) in committed {
+            self.state.add(&result);
+            reduces.push(done);
+        }
+        self.state.advance();
+        Ok(Step {
+            peer: comm.peer_id().0,
+            revision,
+            reduces,
+            aborts: 0,
+            retries: 0,
+        })
+    }
+
+    async fn synchronize(&mut self, comm: &mut Communicator) -> Result<u64, Failed> {
+        self.world.doing(self.number, "synchronizing");
+        let before = self.state.revision;
+        let strategy = self.strategy(comm);
+        let patience = self.world.plan.patience();
+        let synchronizing = self.state.synchronize_async(comm, strategy);
+        let Ok(report) = timeout(patience, synchronizing).await else {
+            return Err(late("sync_shared_state"));
+        };
+        let report = report?;
+        let revision = report.revision;
+        // Those who are left may have done again what this peer had done when its connection was lost.
+        let may_differ = !self.is_known;
+        let synced = Synced {
+            revision,
+            state: self.state.hash(),
+            entries_received: report.entries_received,
+            was_behind: before < revision || may_differ,
+        };
+        (self.has_synced, self.is_known) = (true, true);
+        self.world.synced(self.number, self.life, &synced);
+        match self.state.wrong_block() {
+            Some(block) if !self.world.plan.flips_bits() => Err(Failed::Wrong(format!(
+                "block {block} of the state is not that of revision {revision}"
+            ))),
+            _ => Ok(revision),
+        }
+    }
+
+    fn strategy(&self, comm: &Communicator) -> SyncStrategy {
+        let is_new = !self.has_synced && comm.world_size() > 1;
+        let is_keeper = self
+            .world
+            .with(|state| state.processes[self.number].is_keeper);
+        match self.world.plan.script.is_mixed && is_new && !is_keeper {
+            true => SyncStrategy::ReceiveOnly,
+            false => SyncStrategy::EnforcePopular,
+        }
+    }
+
+    /// A call that has to end in time.
+    pub(super) async fn due<T>(
+        &self,
+        what: &str,
+        call: impl Future<Output = T>,
+    ) -> Result<T, Failed> {
+        let outcome = timeout(self.world.plan.patience(), call).await;
+        outcome.map_err(|_| late(what))
+    }
+
+    /// The next things that are drawn by this peer.
+    pub(super) fn random(&self) -> StdRng {
+        let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
+        let own = mixed(self.world.plan.seed, self.number as u64 + 1000);
+        StdRng::seed_from_u64(mixed(own, drawn))
+    }
+
+    async fn think(&self) {
+        let most = self.world.plan.script.think.as_millis();
+        let most = u64::try_from(most).unwrap_or(u64::MAX);
+        if most > 0 && !self.world.is_over() {
+            self.world.doing(self.number, "thinking");
+            sleep(Duration::from_millis(self.random().random_range(0..=most))).await;
+        }
+    }
+
+    fn judge(&mut self, error: &Error) -> After {
+        self.tell(&format!("got: {error}"));
+        self.world.with(|state| state.counts.errors += 1);
+        let is_tainted = self.world.plan.flips_bits();
+        if let Error::Conflict(conflict) = error {
+            self.optimizes_first |= conflict.theirs == CallKind::OptimizeTopology;
+        }
+        match error {
+            _ if self.world.is_over() && error.is_final() => After::End,
+            Error::Kicked(Misdeed::RevisionAhead { .. }) if self.life > 1 => After::Forget,
+            Error::Kicked(Misdeed::Cancels) if self.world.plan.script.gives_up > 0 => {
+                After::Reconnect
+            }
+            Error::Refused(Refusal::CannotBeReached { .. } | Refusal::CannotReach { .. }) => {
+                After::Reconnect
+            }
+            // Those who hold the state come again, or agree on it.
+            Error::SyncFailed(SyncFailure::RevisionLost { .. } | SyncFailure::NobodyToSend) => {
+                After::Later
+            }
+            _ => match error.next() {
+                Next::CallAgain | Next::StartRoundAgain | Next::MakeOtherCallFirst(_) => {
+                    After::Again
+                }
+                Next::Reconnect => After::Reconnect,
+                _ if is_tainted => After::Forget,
+                _ => {
+                    self.world
+                        .found(&format!("peer {} gave up: {error}", self.number));
+                    After::End
+                }
+            },
+        }
+    }
+
+    pub(super) fn tell(&self, what: &str) {
+        self.world
+            .trace
+            .tell(&format!("peer {} {what}", self.number));
+    }
+}
+
+fn late(what: &str) -> Failed {
+    Failed::Wrong(format!("{what} is pending beyond every deadline"))
+}

@@ -1,0 +1,285 @@
+//! A simulated run as all parts of the simulator see it: the network, the processes, and what was found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pccl_transport_memory::{MemoryHost, MemoryNet};
+use tokio::task::AbortHandle;
+
+use super::ears::Armed;
+use super::plan::Plan;
+use super::trace::Trace;
+use crate::churn::checker::Checker;
+use crate::churn::numbers::mixed;
+use crate::churn::talk::{Step, Synced};
+
+/// Findings that are kept: those that follow from the first ones say nothing.
+const FINDINGS_MAX: usize = 20;
+
+/// The place of the master among the hosts.
+pub(super) const MASTER: usize = 0;
+
+/// A simulated run.
+pub(super) struct World {
+    pub(super) net: MemoryNet,
+    pub(super) plan: Plan,
+    pub(super) trace: Trace,
+    /// All processes are to leave.
+    is_over: AtomicBool,
+    state: Mutex<State>,
+}
+
+/// What changes.
+#[derive(Default)]
+pub(super) struct State {
+    /// By host; the master's is the first one.
+    pub(super) processes: Vec<Process>,
+    pub(super) findings: Vec<String>,
+    checkers: BTreeMap<(u32, u32), Checker>,
+    /// How often the master has begun.
+    pub(super) lives_of_master: u32,
+    /// Where the master listens.
+    pub(super) master_at: Option<SocketAddr>,
+    /// What happens at certain messages.
+    pub(super) armed: Vec<Armed>,
+    /// Who has voted to complete which operation.
+    pub(super) voted: BTreeMap<(u32, u64), BTreeSet<usize>>,
+    /// The first words on lanes, and whereto.
+    pub(super) first_words: Vec<(SocketAddr, Vec<u8>)>,
+    pub(super) counts: Counts,
+}
+
+/// A process and its host.
+pub(super) struct Process {
+    pub(super) host: MemoryHost,
+    pub(super) group: u32,
+    pub(super) is_alive: bool,
+    /// It is never killed, so that somebody holds the state.
+    pub(super) is_keeper: bool,
+    pub(super) task: Option<AbortHandle>,
+    /// Steps in which all living members of the group took part, since this was set to zero.
+    pub(super) whole: u32,
+    /// What it does, for the story of a hang.
+    pub(super) doing: String,
+}
+
+/// What has come to pass, for the figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Steps that a process has done.
+    pub steps: u64,
+    /// Reduces that were committed at a process.
+    pub commits: u64,
+    /// Calls that failed.
+    pub errors: u64,
+    /// Connections that were lost.
+    pub losses: u64,
+    /// Faults that have come to pass.
+    pub faults: u64,
+    /// The most tasks at a time.
+    pub tasks: u64,
+    /// The most directions of lanes at a time.
+    pub pipes: u64,
+}
+
+impl World {
+    pub(super) fn new(plan: Plan, keeps_steps: bool) -> Arc<Self> {
+        let net = MemoryNet::new();
+        Arc::new(Self {
+            net,
+            plan,
+            trace: Trace::new(keeps_steps),
+            is_over: AtomicBool::new(false),
+            state: Mutex::default(),
+        })
+    }
+
+    pub(super) fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        look(&mut self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Something that must not be.
+    pub(super) fn found(&self, what: &str) {
+        self.trace.tell(&format!("FOUND: {what}"));
+        self.with(|state| {
+            if state.findings.len() < FINDINGS_MAX {
+                state.findings.push(what.to_owned());
+            }
+        });
+    }
+
+    /// A new host, with the paths to and from all others, and its place among them.
+    pub(super) fn add_host(&self, group: u32, is_keeper: bool) -> (usize, MemoryHost) {
+        let host = self.net.transport().lanes(self.plan.lanes);
+        let number = self.with(|state| {
+            state.processes.push(Process {
+                host: host.clone(),
+                group,
+                is_alive: true,
+                is_keeper,
+                task: None,
+                whole: 0,
+                doing: String::new(),
+            });
+            state.processes.len() - 1
+        });
+        self.usual_paths(number);
+        (number, host)
+    }
+
+    /// Paths to and from this host are what the plan says.
+    pub(super) fn usual_paths(&self, number: usize) {
+        let hosts = self.hosts();
+        let Some(own) = hosts.get(number).copied() else {
+            return;
+        };
+        for (other, ip) in hosts.into_iter().enumerate() {
+            self.net.set_path(own, ip, self.plan.path(number, other));
+            self.net.set_path(ip, own, self.plan.path(other, number));
+        }
+    }
+
+    pub(super) fn hosts(&self) -> Vec<IpAddr> {
+        self.with(|state| {
+            state
+                .processes
+                .iter()
+                .map(|process| process.host.ip())
+                .collect()
+        })
+    }
+
+    pub(super) fn ip(&self, number: usize) -> IpAddr {
+        self.hosts()[number]
+    }
+
+    /// Peers that live, by their places among the hosts.
+    pub(super) fn living(&self) -> Vec<usize> {
+        self.with(|state| state.living().collect())
+    }
+
+    /// How many live in a group.
+    pub(super) fn members(&self, group: u32) -> usize {
+        self.with(|state| {
+            let of_group = |number: &usize| state.processes[*number].group == group;
+            state.living().filter(of_group).count()
+        })
+    }
+
+    /// What numbers of a group in one life of the master are made of.
+    pub(super) fn key(&self, life: u32, group: u32) -> u64 {
+        mixed(self.plan.seed, u64::from(life) << 32 | u64::from(group))
+    }
+
+    pub(super) fn doing(&self, number: usize, what: &str) {
+        self.with(|state| {
+            if let Some(process) = state.processes.get_mut(number) {
+                what.clone_into(&mut process.doing);
+            }
+        });
+    }
+
+    /// A process has synchronized its state.
+    pub(super) fn synced(&self, number: usize, life: u32, synced: &Synced) {
+        self.trace.tell(&format!(
+            "peer {number} synced revision {}, {} entries received",
+            synced.revision, synced.entries_received
+        ));
+        self.check(number, life, |checker| {
+            checker.synced(number as u64, synced)
+        });
+    }
+
+    /// A process has done a step.
+    pub(super) fn stepped(&self, number: usize, life: u32, step: &Step) {
+        let least = step
+            .reduces
+            .iter()
+            .map(|done| done.contributors.len())
+            .min();
+        self.trace.tell(&format!(
+            "peer {number} ({}) did step {} with {}",
+            step.peer,
+            step.revision,
+            least.unwrap_or_default()
+        ));
+        self.check(number, life, |checker| checker.stepped(number as u64, step));
+        let group = self.with(|state| state.processes[number].group);
+        let members = self.members(group);
+        self.with(|state| {
+            state.counts.steps += 1;
+            state.counts.commits += step.reduces.len() as u64;
+            state.processes[number].whole += u32::from(least == Some(members));
+        });
+    }
+
+    /// A process is dead, or has lost its connection.
+    pub(super) fn lost(&self, number: usize) {
+        self.with(|state| {
+            let checkers = state.checkers.values_mut();
+            checkers.for_each(|checker| checker.lost(number as u64));
+        });
+    }
+
+    fn check(&self, number: usize, life: u32, check: impl FnOnce(&mut Checker)) {
+        if self.plan.flips_bits() {
+            return;
+        }
+        let found: Vec<String> = self.with(|state| {
+            let group = state.processes[number].group;
+            let (seed, elements) = (self.key(life, group), self.plan.script.elements);
+            let checker = state.checkers.entry((life, group));
+            let checker = checker.or_insert_with(|| Checker::new(seed, elements));
+            let before = checker.findings().len();
+            check(checker);
+            let all = checker.findings().iter().skip(before);
+            all.map(ToString::to_string).collect()
+        });
+        found.iter().for_each(|what| self.found(what));
+    }
+
+    /// Ends a process, where it stands. What it has sent arrives, unless the machine has lost its power.
+    pub(super) fn kill(&self, number: usize, loses_power: bool) {
+        let others = self.hosts();
+        let (ip, task) = self.with(|state| {
+            let process = &mut state.processes[number];
+            process.is_alive = false;
+            (process.host.ip(), process.task.take())
+        });
+        self.trace.tell(&format!("peer {number} is dead"));
+        self.lost(number);
+        if loses_power {
+            for other in others.into_iter().filter(|other| *other != ip) {
+                self.net.half_open(ip, other);
+                self.net.stall(ip, other);
+            }
+        } else {
+            self.net.kill(ip);
+        }
+        if let Some(task) = task {
+            task.abort();
+        }
+    }
+}
+
+impl State {
+    pub(super) fn living(&self) -> impl Iterator<Item = usize> {
+        let all = self.processes.iter().enumerate().skip(MASTER + 1);
+        all.filter(|(_, process)| process.is_alive)
+            .map(|(number, _)| number)
+    }
+}

@@ -1,0 +1,56 @@
+//! Whole runs under virtual time: seeds that all have to pass, and the same seed twice.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use pccl_tests::simulator::{Without, simulate};
+
+/// Seeds of one test run. `cargo run --release -p pccl-tests --bin simulate` plays more.
+const SEEDS: u64 = 500;
+
+/// Seeds that are played twice.
+const TWICE: u64 = 20;
+
+/// Plays all seeds on two threads, and returns what is said of those that are not as they should be.
+fn each_seed(seeds: u64, judge: impl Fn(u64) -> Option<String> + Sync) -> Vec<String> {
+    let next = AtomicU64::new(0);
+    let play = || {
+        let seeds = std::iter::from_fn(|| {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            (seed < seeds).then_some(seed)
+        });
+        seeds.filter_map(&judge).collect::<Vec<_>>()
+    };
+    thread::scope(|scope| {
+        let threads = [scope.spawn(play), scope.spawn(play)];
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().expect("no panic"))
+            .collect()
+    })
+}
+
+#[test]
+fn whatever_goes_wrong_sums_are_right_and_the_survivors_get_on() {
+    let failed = each_seed(SEEDS, |seed| {
+        let outcome = simulate(seed, &Without::default(), false);
+        let is_well = outcome.findings.is_empty();
+        (!is_well).then(|| format!("seed {seed}: {:?}", outcome.findings))
+    });
+
+    assert!(
+        failed.is_empty(),
+        "cargo run --release -p pccl-tests --bin simulate -- --seed N tells the story of a seed:\n{}",
+        failed.join("\n")
+    );
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_event_for_event() {
+    let differing = each_seed(TWICE, |seed| {
+        let [one, other] = [(), ()].map(|()| simulate(seed, &Without::default(), false).traced);
+        (one != other).then(|| format!("seed {seed}"))
+    });
+
+    assert!(differing.is_empty(), "{differing:?}");
+}
