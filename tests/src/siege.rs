@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use pccl::{Quic, Tcp};
 use pccl_core::id::{Identity, PeerId, Seq, Ticket};
 use pccl_core::wire::{FrameHeader, Preamble, Purpose};
+use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use rand::{Rng, RngExt};
 
 use crate::over::Over;
 use crate::processes::{Member, PATIENCE, Swarm, Trouble};

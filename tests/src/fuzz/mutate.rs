@@ -30,7 +30,10 @@ const LENGTHS: [u32; 12] = [
 #[must_use]
 pub fn mutated(inputs: &[Vec<u8>], random: &mut StdRng) -> Vec<u8> {
     let one = || "at least one input";
-    let mut input = inputs.choose(random).expect(one()).clone();
+    let mut input = inputs
+        .choose(random)
+        .unwrap_or_else(|| panic!("{}", one()))
+        .clone();
     for _ in 0..random.random_range(1..=8) {
         change(&mut input, inputs, random);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pccl_master::{Limits, MasterConfig, MasterServer, Security, StopHandle};
+use pccl_master::{JournalError, Limits, MasterConfig, MasterServer, Security, StopHandle};
 use pccl_transport_memory::MemoryHost;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -42,7 +42,7 @@ pub(super) struct Driver {
     pub(super) world: Arc<World>,
     pub(super) begun: Instant,
     host: MemoryHost,
-    master: Option<(StopHandle, JoinHandle<()>)>,
+    master: Option<(StopHandle, JoinHandle<Result<(), JournalError>>)>,
 }
 
 impl Driver {

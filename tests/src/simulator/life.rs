@@ -227,12 +227,15 @@ impl Life {
         let report = report?;
         let revision = report.revision;
         // Those who are left may have done again what this peer had done when its connection was lost.
-        let may_differ = !self.is_known;
+        let had = match self.is_known {
+            true => before,
+            false => before.min(revision.saturating_sub(1)),
+        };
         let synced = Synced {
             revision,
             state: self.state.hash(),
             entries_received: report.entries_received,
-            was_behind: before < revision || may_differ,
+            had,
         };
         (self.has_synced, self.is_known) = (true, true);
         self.world.synced(self.number, self.life, &synced);
