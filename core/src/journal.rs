@@ -25,6 +25,8 @@ use crate::id::{GroupId, Identity, PeerId, Round};
 use crate::log::Machine;
 use crate::master::{Master, MasterInput, MasterOutput, MasterTimer};
 use crate::messages::ToPeer;
+#[cfg(feature = "mutants")]
+use crate::mutants::replay;
 use crate::session::Unacknowledged;
 use crate::tour::TourProblem;
 
@@ -210,11 +212,8 @@ impl OnDisk {
     /// Decides it for an input with these outputs.
     #[must_use]
     pub fn of(outputs: &[MasterOutput]) -> Self {
-        outputs
-            .iter()
-            .map(Self::of_output)
-            .max()
-            .unwrap_or(Self::Later)
+        let soonest = outputs.iter().map(Self::of_output).max();
+        rule!(soonest.unwrap_or(Self::Later); AnswerBeforeJournal => Self::Later)
     }
 
     const fn of_output(output: &MasterOutput) -> Self {
@@ -267,11 +266,16 @@ impl Machine for Durable {
     const KIND: u8 = 2;
 
     fn begin(snapshot: Self) -> Self {
-        snapshot
+        rule!(snapshot; EpochReused => snapshot.before_all_epochs())
     }
 
     fn step(&mut self, input: MasterInput, out: &mut Vec<MasterOutput>) {
-        self.handle(input, out);
+        rule!(
+            self.handle(input, out);
+            VoteForgotten => self.step_but_if(replay::is_silent, input, out),
+            VerdictChanged => self.step_but_if(replay::decides, input, out),
+            AdmittedTwice => self.step_and_admit_again(input, out),
+        );
     }
 }
 

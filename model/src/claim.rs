@@ -56,6 +56,7 @@ pub enum Claim {
     Rotations,
     Frames,
     Turns,
+    Resumption,
 }
 
 /// All claims.
@@ -108,6 +109,7 @@ pub const CLAIMS: &[Claim] = &[
     Claim::Rotations,
     Claim::Frames,
     Claim::Turns,
+    Claim::Resumption,
 ];
 
 impl Claim {
@@ -235,6 +237,9 @@ impl Claim {
             Self::Turns => {
                 "collectives start in the order of their calls, and no more are in flight than may be"
             }
+            Self::Resumption => {
+                "a master that dies goes on from its journal, and every session with it: no message is lost, and none is heard twice"
+            }
         }
     }
 
@@ -281,6 +286,7 @@ impl Claim {
             Self::Measured | Self::Rotations => Milestone::Optimized,
             Self::Frames => Milestone::Committed,
             Self::Turns => Milestone::WaitedForItsTurn,
+            Self::Resumption => Milestone::HeardAgain,
         }
     }
 }

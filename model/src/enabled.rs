@@ -6,6 +6,7 @@ use pccl_core::states::{CollectiveCommunicationState, ConnectionState};
 use pccl_core::topology::{LinkId, Way};
 
 use crate::connection::End;
+use crate::journal::Loss;
 use crate::lanes::{Dialling, dialling, noticeable};
 use crate::plan_run::PlanRun;
 use crate::plane::Order;
@@ -294,6 +295,12 @@ fn faults(scenario: &Scenario, state: &RunState, out: &mut Vec<Step>) {
     }
     if scenario.allows(Fault::StopMaster) && master.view().peers().next().is_some() {
         out.push(Step::StopMaster);
+    }
+    if let Some(journal) = state.journal.as_ref() {
+        out.push(Step::RestartMaster(Loss::Process));
+        if journal.may_lose(&state.ghost).is_some() {
+            out.push(Step::RestartMaster(Loss::LastRecord));
+        }
     }
 }
 

@@ -21,7 +21,7 @@
 //! | [`bystander`] | a run that is not the model's, held against the same claims |
 //! | [`recorded`] | the logs of a real run, before a bystander |
 //! | [`fabric`] | what lies between the processes: lanes, frames, transfers |
-//! | [`connection`], [`plane`], [`plan_run`], [`contents`], [`trouble`], [`hashed`] | parts of a state |
+//! | [`connection`], [`plane`], [`plan_run`], [`contents`], [`trouble`], [`journal`], [`hashed`] | parts of a state |
 
 pub mod bystander;
 mod calls;
@@ -33,6 +33,7 @@ pub mod coverage;
 mod enabled;
 pub mod fabric;
 pub mod hashed;
+pub mod journal;
 mod lanes;
 pub mod milestone;
 mod model;
@@ -40,6 +41,7 @@ pub mod plan_run;
 pub mod plane;
 mod prologue;
 pub mod recorded;
+mod restart;
 mod run;
 pub mod scenario;
 pub mod script;

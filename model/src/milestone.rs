@@ -102,6 +102,10 @@ pub enum Milestone {
     LaidOutAnew,
     /// Peers want to gather more elements than they allow.
     TooLong,
+    /// A master went on from its journal.
+    CameBack,
+    /// A message is heard again because its record was lost.
+    HeardAgain,
 }
 
 /// All milestones.
@@ -155,6 +159,8 @@ pub const MILESTONES: &[Milestone] = &[
     Milestone::RootGone,
     Milestone::LaidOutAnew,
     Milestone::TooLong,
+    Milestone::CameBack,
+    Milestone::HeardAgain,
 ];
 
 impl Milestone {
@@ -212,6 +218,8 @@ impl Milestone {
             Self::TooLong => {
                 "a collective does not start because it has more elements than allowed"
             }
+            Self::CameBack => "a master goes on from its journal",
+            Self::HeardAgain => "a message is heard again because its record was lost",
             Self::RootGone => "a broadcast does not start because its root has gone",
         }
     }

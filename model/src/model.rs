@@ -195,7 +195,8 @@ fn holds(claim: Claim) -> Condition {
         Measured,
         Rotations,
         Frames,
-        Turns
+        Turns,
+        Resumption
     )
 }
 
@@ -256,6 +257,8 @@ fn is_reached(milestone: Milestone) -> Condition {
         RootGone,
         LaidOutAnew,
         EdgesWanted,
-        TooLong
+        TooLong,
+        CameBack,
+        HeardAgain
     )
 }

@@ -10,8 +10,9 @@ use crate::claim::Claim;
 use crate::coverage::Coverage;
 use crate::enabled;
 use crate::hashed::Hashed;
+use crate::journal::Journal;
 use crate::run::Run;
-use crate::scenario::{Scenario, Start};
+use crate::scenario::{Fault, Scenario, Start};
 use crate::state::{Ghost, RunState, Seat};
 use crate::step::Step;
 
@@ -58,8 +59,11 @@ pub(crate) fn first_state(scenario: &Scenario, coverage: &Coverage) -> RunState 
         let plan_no = u8::try_from(alike).unwrap_or(u8::MAX);
         Hashed::new(Seat::new(plan_no, plan))
     });
+    let master = Master::new(config(scenario));
+    let journal = scenario.allows(Fault::RestartMaster);
     let mut state = RunState {
-        master: Some(Hashed::new(Master::new(config(scenario)))),
+        journal: journal.then(|| Hashed::new(Journal::new(master.clone()))),
+        master: Some(Hashed::new(master)),
         seats: seats.collect(),
         tours: Vec::new(),
         asked: Vec::new(),
@@ -90,6 +94,9 @@ pub(crate) fn first_state(scenario: &Scenario, coverage: &Coverage) -> RunState 
     }
     state.faults = scenario.faults;
     state.ghost = Hashed::new(Ghost::default());
+    if let Some(journal) = &mut state.journal {
+        journal.edit().compact();
+    }
     state.reached = 0;
     state.seal();
     state

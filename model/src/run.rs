@@ -26,6 +26,8 @@ pub(crate) struct Run<'a> {
     pub(crate) state: RunState,
     /// The synchronization whose end a peer is being told.
     pub(crate) concluding: Option<Round>,
+    /// Whether the step is the last one of the journal.
+    pub(crate) is_recorded: bool,
 }
 
 impl<'a> Run<'a> {
@@ -36,6 +38,7 @@ impl<'a> Run<'a> {
             coverage,
             state,
             concluding: None,
+            is_recorded: false,
         }
     }
 
@@ -52,13 +55,17 @@ impl<'a> Run<'a> {
         run.carry_out(step);
         run.forget_what_is_over();
         run.state.seal();
+        run.close_record(before);
         run.state
     }
 
     fn carry_out(&mut self, step: Step) {
         if step.is_fault() {
             self.state.faults = self.state.faults.saturating_sub(1);
-            self.shock();
+            // Nobody who goes on learns that the master is another one.
+            if !matches!(step, Step::RestartMaster(_)) {
+                self.shock();
+            }
         }
         match step {
             Step::Call(no) => self.user_calls(no),
@@ -109,8 +116,17 @@ impl<'a> Run<'a> {
             }
             Step::CrashMaster => self.crash_master(),
             Step::StopMaster => self.tell_master(MasterInput::Stop),
+            Step::RestartMaster(loss) => self.restart_master(loss),
             Step::Beat(no) => self.beat(no),
             Step::MasterBeats => self.fire_first(|timer| *timer == MasterTimer::HeartbeatDue),
+        }
+    }
+
+    /// What the step has changed of what is remembered belongs to its record.
+    fn close_record(&mut self, before: &RunState) {
+        if let (true, Some(journal)) = (self.is_recorded, &mut self.state.journal) {
+            journal.edit().remember(&before.ghost, &self.state.ghost);
+            journal.seal();
         }
     }
 
@@ -237,6 +253,9 @@ impl<'a> Run<'a> {
         let receiver = ReceiverIn::of(&self.seat(no).peer.view());
         self.coverage.went_down(&message, receiver);
         watch::before_message(self, no, &message);
+        if let (Some(peer), Some(journal)) = (self.seat(no).id, &mut self.state.journal) {
+            journal.edit().arrived(peer);
+        }
         self.give(no, PeerInput::Message(message.clone()));
         let took_back = CollectiveRefusal::Withdrawn;
         if matches!(&message, ToPeer::CollectiveRefused { reason, .. } if *reason == took_back) {
@@ -319,6 +338,10 @@ impl<'a> Run<'a> {
             return;
         }
         watch::master_moved(self, &before, &heard, &out);
+        if let Some(journal) = &mut self.state.journal {
+            journal.edit().append(heard, &out);
+            self.is_recorded = true;
+        }
         for output in out {
             self.do_for_master(output);
         }
@@ -381,6 +404,7 @@ impl<'a> Run<'a> {
 
     fn crash_master(&mut self) {
         self.state.master = None;
+        self.state.journal = None;
         self.state.tours.clear();
         self.state.asked.clear();
         self.state.searches.clear();

@@ -137,10 +137,12 @@ pub enum Fault {
     Late,
     CrashMaster,
     StopMaster,
+    RestartMaster,
 }
 
 /// Every kind of fault, but for those that have scenarios of their own: a port that closes, lanes that carry
-/// nothing, and a peer that never comes to the end of its part or never opens its lanes.
+/// nothing, a peer that never comes to the end of its part or never opens its lanes, and a master that is followed
+/// by another one.
 pub const ANY_FAULT: &[Fault] = &[
     Fault::Crash,
     Fault::Freeze,

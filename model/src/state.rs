@@ -18,6 +18,7 @@ use crate::claim::Claim;
 use crate::connection::Connection;
 use crate::contents::{Compared, Contents};
 use crate::hashed::Hashed;
+use crate::journal::Journal;
 use crate::milestone::Milestone;
 use crate::plane::Plane;
 use crate::scenario::Scenario;
@@ -198,6 +199,8 @@ pub struct Tour {
 pub struct RunState {
     /// The machine of the product; `None`: it died.
     pub master: Option<Hashed<Master>>,
+    /// Its journal, where it may be followed by another one.
+    pub journal: Option<Hashed<Journal>>,
     /// The processes.
     pub seats: Vec<Hashed<Seat>>,
     /// Open questions to the solver, oldest first.
@@ -272,6 +275,9 @@ impl RunState {
         if let Some(master) = &mut self.master {
             master.seal();
         }
+        if let Some(journal) = &mut self.journal {
+            journal.seal();
+        }
         self.ghost.seal();
     }
 
@@ -295,6 +301,7 @@ impl RunState {
     }
 
     fn hash_the_rest<H: Hasher>(&self, state: &mut H) {
+        self.journal.hash(state);
         self.tours.hash(state);
         self.asked.hash(state);
         self.searches.hash(state);
@@ -313,6 +320,7 @@ fn order_of(seat: &Hashed<Seat>) -> (u8, bool, Option<PeerId>, u64) {
 impl PartialEq for RunState {
     fn eq(&self, other: &Self) -> bool {
         self.master == other.master
+            && self.journal == other.journal
             && self.seats == other.seats
             && self.tours == other.tours
             && self.asked == other.asked

@@ -9,6 +9,8 @@ use std::str::FromStr;
 use pccl_core::id::PeerId;
 use pccl_core::topology::{LinkId, Way};
 
+use crate::journal::Loss;
+
 /// A process's place in the run, from 0; written from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeatNo(pub u8);
@@ -125,6 +127,8 @@ pub enum Step {
     CrashMaster,
     /// The operator ends the master.
     StopMaster,
+    /// The master dies, and another process goes on from its journal.
+    RestartMaster(Loss),
 }
 
 impl Step {
@@ -146,7 +150,8 @@ impl Step {
             | Self::BreakServe(_)
             | Self::Late(..)
             | Self::CrashMaster
-            | Self::StopMaster => true,
+            | Self::StopMaster
+            | Self::RestartMaster(_) => true,
             Self::Call(_)
             | Self::Up(_)
             | Self::Down(_)
@@ -249,6 +254,8 @@ impl fmt::Display for Step {
             Self::Late(deadline, number) => write!(f, "late {deadline} {number}"),
             Self::CrashMaster => f.write_str("crash-master"),
             Self::StopMaster => f.write_str("stop-master"),
+            Self::RestartMaster(Loss::Process) => f.write_str("restart-master"),
+            Self::RestartMaster(Loss::LastRecord) => f.write_str("restart-machine"),
             Self::Beat(seat) => write!(f, "beat {seat}"),
             Self::MasterBeats => f.write_str("master-beats"),
         }
@@ -283,6 +290,8 @@ fn parse(text: &str) -> Option<Step> {
         ["improve"] => Some(Step::Improve),
         ["crash-master"] => Some(Step::CrashMaster),
         ["stop-master"] => Some(Step::StopMaster),
+        ["restart-master"] => Some(Step::RestartMaster(Loss::Process)),
+        ["restart-machine"] => Some(Step::RestartMaster(Loss::LastRecord)),
         ["master-beats"] => Some(Step::MasterBeats),
         ["late", which] => deadline(which).map(|which| Step::Late(which, 0)),
         ["late", which, number] => Some(Step::Late(deadline(which)?, number.parse().ok()?)),
@@ -408,6 +417,8 @@ mod tests {
             Step::Late(Deadline::Measurements, 0),
             Step::CrashMaster,
             Step::StopMaster,
+            Step::RestartMaster(Loss::Process),
+            Step::RestartMaster(Loss::LastRecord),
             Step::Beat(seat),
             Step::MasterBeats,
         ];

@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use crate::journal::Loss;
 use crate::scenario::Scenario;
 use crate::script::{Do, Wish};
 use crate::show::{doing, down_word, masters_beliefs, towards, up_word};
@@ -188,6 +189,13 @@ fn event(names: &Names, state: &RunState, step: Step) -> String {
         Step::Late(deadline, _) => format!("{} takes too long", late(deadline)),
         Step::CrashMaster => "The master dies".to_owned(),
         Step::StopMaster => "The operator stops the master".to_owned(),
+        Step::RestartMaster(Loss::Process) => {
+            "The master dies, and another process goes on from its journal".to_owned()
+        }
+        Step::RestartMaster(Loss::LastRecord) => {
+            "The master's machine fails, and another process goes on without the last record"
+                .to_owned()
+        }
         Step::Beat(no) => format!("{} shows that it lives", who(no)),
         Step::MasterBeats => "The master shows everybody that it lives".to_owned(),
     }
@@ -333,6 +341,14 @@ fn sent(names: &Names, before: &RunState, after: &RunState, step: Step) -> Vec<S
             continue;
         };
         let taken = usize::from(step == Step::Up(no));
+        if matches!(step, Step::RestartMaster(_)) {
+            let more = new.connection.up.queue.len();
+            let more = more.saturating_sub(old.connection.up.queue.len());
+            let again = new.connection.up.queue.iter().take(more).map(up_word);
+            let again = again.map(|word| format!("{} says again: {word}", names.within(no)));
+            sent.extend(again);
+            continue;
+        }
         for word in added(
             &old.connection.up.queue,
             &new.connection.up.queue,

@@ -155,6 +155,12 @@ impl Master {
         }
     }
 
+    /// Counts epochs from the first again.
+    #[cfg(feature = "mutants")]
+    pub(crate) fn forget_epochs(&mut self) {
+        self.epoch = crate::id::Epoch(0);
+    }
+
     pub(super) fn stop(&mut self, out: &mut Out) {
         if self.stopping {
             return;

@@ -11,6 +11,7 @@ mod membership;
 mod meshes;
 mod neighbours;
 mod programs;
+mod restarts;
 mod shared_state;
 mod topology;
 
@@ -37,6 +38,7 @@ pub fn standard() -> Vec<Scenario> {
     all.extend(meshes::all());
     all.extend(kinds::all());
     all.extend(levels::all());
+    all.extend(restarts::all());
     all.sort_by_key(|scenario| (scenario.seats.len(), scenario.faults));
     all
 }

@@ -50,6 +50,7 @@ impl Bits {
 pub struct Coverage {
     transitions: Bits,
     collective: Bits,
+    restarts: Bits,
     up: Bits,
     down: Bits,
 }
@@ -207,6 +208,9 @@ pub const STATES: [ConnectionState; 15] = [
     ConnectionState::CollectiveCommunicationsRunning,
 ];
 
+/// The states in which a master may find a peer when it goes on from its journal.
+pub const RESTARTED: [ConnectionState; 15] = STATES;
+
 impl SenderIn {
     fn number(self) -> usize {
         let of = |state| STATES.iter().position(|known| *known == state).unwrap_or(0);
@@ -264,6 +268,13 @@ impl Coverage {
         }
     }
 
+    /// Another master goes on with a peer in this state.
+    pub(crate) fn restarted(&self, state: ConnectionState) {
+        if let Some(number) = RESTARTED.iter().position(|known| *known == state) {
+            self.restarts.add(number);
+        }
+    }
+
     pub(crate) fn tag_moved(
         &self,
         from: Option<CollectiveCommunicationState>,
@@ -294,6 +305,7 @@ impl Coverage {
     pub fn merge(&self, other: &Self) {
         self.transitions.merge(&other.transitions);
         self.collective.merge(&other.collective);
+        self.restarts.merge(&other.restarts);
         self.up.merge(&other.up);
         self.down.merge(&other.down);
     }
@@ -307,7 +319,7 @@ impl Coverage {
     /// How many rows both tables have.
     #[must_use]
     pub fn rows_in_all(&self) -> usize {
-        TRANSITIONS.len() + COLLECTIVE_TRANSITIONS.len()
+        TRANSITIONS.len() + COLLECTIVE_TRANSITIONS.len() + RESTARTED.len()
     }
 
     fn rows(&self) -> impl Iterator<Item = (bool, String)> + '_ {
@@ -323,7 +335,12 @@ impl Coverage {
             let text = format!("{} --{:?}--> {}", word(row.from), row.event, word(row.to));
             (self.collective.has(number), text)
         });
-        connection.chain(tags)
+        let restarts = RESTARTED.iter().enumerate();
+        let restarts = restarts.map(|(number, state)| {
+            let text = format!("{state:?} --MasterRestarts--> {state:?}");
+            (self.restarts.has(number), text)
+        });
+        connection.chain(tags).chain(restarts)
     }
 
     /// Legal transitions that were taken.
