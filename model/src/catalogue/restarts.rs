@@ -1,19 +1,15 @@
 //! A master that dies and is followed by another one, which goes on from its journal.
 
 use super::programs::{
-    POPULAR, REDUCE, REDUCE_TWICE, REDUCE_UPDATE, TRAIN, UPDATE_OPTIMIZE, UPDATE_REDUCE,
+    OPTIMIZE_ONLY, POPULAR, REDUCE, REDUCE_TWICE, REDUCE_UPDATE, TRAIN, UPDATE_REDUCE,
 };
-use super::{holding, inside, only, outside, scenario, with_beats};
+use super::{holding, inside, only, outside, scenario};
 use crate::milestone::Milestone as M;
 use crate::scenario::{Fault, Scenario};
 
 const RESTARTS: &[Fault] = &[Fault::RestartMaster];
 const RESTARTS_AND_DEATHS: &[Fault] = &[Fault::RestartMaster, Fault::Crash];
-const RESTARTS_AND_REFUSALS: &[Fault] = &[
-    Fault::RestartMaster,
-    Fault::RefuseDial,
-    Fault::RefuseMeasure,
-];
+const RESTARTS_AND_REFUSALS: &[Fault] = &[Fault::RestartMaster, Fault::RefuseDial, Fault::Crash];
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
@@ -22,7 +18,7 @@ pub(super) fn all() -> Vec<Scenario> {
             scenario(
                 "restart-reduce",
                 "another master goes on while two reduce twice",
-                1,
+                2,
                 vec![inside(&REDUCE_TWICE); 2],
                 &[M::CameBack, M::HeardAgain, M::Committed],
             ),
@@ -42,41 +38,31 @@ pub(super) fn all() -> Vec<Scenario> {
             scenario(
                 "restart-join",
                 "another master goes on while a newcomer is admitted",
-                1,
+                2,
                 vec![inside(&REDUCE_UPDATE), outside(&UPDATE_REDUCE)],
                 &[M::CameBack, M::HeardAgain, M::Admitted],
             ),
         ),
         only(
-            RESTARTS,
+            RESTARTS_AND_DEATHS,
             scenario(
                 "restart-sync",
                 "another master goes on while shared state moves",
-                1,
+                2,
                 vec![holding(&POPULAR, 1), holding(&POPULAR, 2)],
                 &[M::CameBack, M::HeardAgain, M::ContentMoved],
             ),
         ),
         only(
-            RESTARTS_AND_REFUSALS,
+            &[Fault::RestartMaster, Fault::RefuseMeasure],
             scenario(
                 "restart-optimize",
-                "another master goes on while a better ring is looked for",
-                1,
-                vec![inside(&UPDATE_OPTIMIZE); 2],
+                "another master goes on while three look for a better ring",
+                2,
+                vec![inside(&OPTIMIZE_ONLY); 3],
                 &[M::CameBack, M::HeardAgain, M::Optimized],
             ),
         ),
-        with_beats(only(
-            RESTARTS,
-            scenario(
-                "restart-beats",
-                "another master goes on while signs of life are given",
-                1,
-                vec![inside(&REDUCE); 2],
-                &[M::CameBack, M::HeardAgain, M::Committed],
-            ),
-        )),
         only(
             RESTARTS,
             scenario(

@@ -208,8 +208,24 @@ pub const STATES: [ConnectionState; 15] = [
     ConnectionState::CollectiveCommunicationsRunning,
 ];
 
-/// The states in which a master may find a peer when it goes on from its journal.
-pub const RESTARTED: [ConnectionState; 15] = STATES;
+/// The states in which a master may find a peer when it goes on from its journal. No step ends with a peer in the one
+/// that is left out: its optimization has failed, and it is told so at once.
+pub const RESTARTED: [ConnectionState; 14] = [
+    ConnectionState::Idle,
+    ConnectionState::VoteAcceptNewPeers,
+    ConnectionState::VoteNoNewPeersEstablishP2p,
+    ConnectionState::ConnectingToPeers,
+    ConnectionState::ConnectingToPeersFailed,
+    ConnectionState::WaitingForOtherPeers,
+    ConnectionState::VoteOptimizeTopology,
+    ConnectionState::OptimizeTopology,
+    ConnectionState::VoteCompleteTopologyOptimization,
+    ConnectionState::VoteSyncSharedState,
+    ConnectionState::DistributeSharedState,
+    ConnectionState::RequestSharedState,
+    ConnectionState::VoteCompleteSharedStateSync,
+    ConnectionState::CollectiveCommunicationsRunning,
+];
 
 impl SenderIn {
     fn number(self) -> usize {
@@ -310,13 +326,13 @@ impl Coverage {
         self.down.merge(&other.down);
     }
 
-    /// How many rows of both tables were taken.
+    /// How many rows of both tables were taken, and in how many states a master has gone on with a peer.
     #[must_use]
     pub fn taken(&self) -> usize {
         self.rows().count() - self.never_taken().len()
     }
 
-    /// How many rows both tables have.
+    /// How many rows both tables have, and in how many states a master may go on with a peer.
     #[must_use]
     pub fn rows_in_all(&self) -> usize {
         TRANSITIONS.len() + COLLECTIVE_TRANSITIONS.len() + RESTARTED.len()
