@@ -7,17 +7,17 @@ use crate::master::{MasterInput, MasterOutput};
 use crate::messages::ToPeer;
 
 impl Durable {
-    /// The sessions take this step, and the machine does not if the step is one of those that are meant.
+    /// The sessions take this step. If it is one of those that are meant, the machine does not, nor does its driver.
     pub(crate) fn step_but_if(
         &mut self,
         is_meant: impl FnOnce(&MasterInput, &[MasterOutput]) -> bool,
         input: MasterInput,
         out: &mut Vec<MasterOutput>,
     ) {
-        let (machine, before) = (self.master.clone(), out.len());
+        let (before, said) = (self.clone(), out.len());
         self.handle(input.clone(), out);
-        if is_meant(&input, out.get(before..).unwrap_or_default()) {
-            self.master = machine;
+        if is_meant(&input, out.get(said..).unwrap_or_default()) {
+            (self.master, self.pending) = (before.master, before.pending);
         }
     }
 
