@@ -47,7 +47,7 @@ fn start(host: IpAddr, over: Over, mesh_max: u16) -> Result<(RunningMaster, Stri
         mesh_max,
         ..MasterConfig::default()
     };
-    let master = over.master()?.config(config);
+    let master = over.master(None)?.config(config);
     let running = master.spawn(SocketAddr::new(host, 0))?;
     let join = join_of(&running)?;
     Ok((running, join))
