@@ -1,7 +1,7 @@
 //! The shared state of a peer: what the results of all steps have made of it, and blocks whose content follows from
 //! the revision.
 
-use pccl::{Communicator, Error, SharedState, SyncReport, SyncStrategy};
+use pccl::{Communicator, Error, SharedState, SyncOptions, SyncReport, SyncStrategy};
 
 use super::numbers::{Key, fill, hash_of, is_contribution};
 
@@ -51,10 +51,10 @@ impl State {
     pub(crate) async fn synchronize_async(
         &mut self,
         comm: &mut Communicator,
-        strategy: SyncStrategy,
+        options: SyncOptions,
     ) -> Result<SyncReport, Error> {
         let mut shared = self.shared()?;
-        let report = comm.sync_shared_state_async(&mut shared, strategy).await?;
+        let report = comm.sync_shared_state_async(&mut shared, options).await?;
         self.revision = report.revision;
         Ok(report)
     }

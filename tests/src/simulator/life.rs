@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pccl::{
-    Builder, CallKind, Communicator, Error, Misdeed, Next, Refusal, SyncFailure, SyncStrategy,
+    Builder, CallKind, Communicator, Error, Misdeed, Next, Refusal, SyncFailure, SyncOptions,
+    SyncStrategy,
 };
 use pccl_transport_memory::{Intercepted, MemoryHost};
 use rand::rngs::StdRng;
@@ -34,6 +35,8 @@ pub(super) struct Life {
     pub(super) host: MemoryHost,
     state: State,
     has_synced: bool,
+    /// It agrees to go on from an older revision, because nobody holds the one that was reached.
+    restarts: bool,
     /// Others wait in an optimization.
     optimizes_first: bool,
     /// Things that were drawn.
@@ -68,6 +71,7 @@ impl Life {
             host,
             state: State::new(seed, plan.script.state_bytes),
             has_synced: false,
+            restarts: false,
             optimizes_first: false,
             drawn: AtomicU64::new(0),
             life: 0,
@@ -92,7 +96,6 @@ impl Life {
                 After::Forget => self.forget(),
                 After::Again | After::Later | After::Reconnect => {}
             }
-            self.world.lost(self.number);
             self.world.with(|state| state.counts.losses += 1);
             sleep(PAUSE).await;
         }
@@ -111,6 +114,8 @@ impl Life {
         let seed = mixed(self.world.plan.seed, u64::from(self.group));
         self.state = State::new(seed, self.world.plan.script.state_bytes);
         self.has_synced = false;
+        self.world
+            .with(|state| state.processes[self.number].revision = 0);
     }
 
     fn builder(&self) -> Builder {
@@ -220,7 +225,11 @@ impl Life {
         let before = self.state.revision;
         let strategy = self.strategy(comm);
         let patience = self.world.plan.patience();
-        let synchronizing = self.state.synchronize_async(comm, strategy);
+        let options = match self.restarts {
+            true => SyncOptions::from(strategy).or_restart(),
+            false => strategy.into(),
+        };
+        let synchronizing = self.state.synchronize_async(comm, options);
         let Ok(report) = timeout(patience, synchronizing).await else {
             return Err(late("sync_shared_state"));
         };
@@ -237,7 +246,7 @@ impl Life {
             entries_received: report.entries_received,
             had,
         };
-        (self.has_synced, self.is_known) = (true, true);
+        (self.has_synced, self.is_known, self.restarts) = (true, true, false);
         self.world.synced(self.number, self.life, &synced);
         match self.state.wrong_block() {
             Some(block) if !self.world.plan.flips_bits() => Err(Failed::Wrong(format!(
@@ -300,10 +309,12 @@ impl Life {
             Error::Refused(Refusal::CannotBeReached { .. } | Refusal::CannotReach { .. }) => {
                 After::Reconnect
             }
-            // Those who hold the state come again, or agree on it.
-            Error::SyncFailed(SyncFailure::RevisionLost { .. } | SyncFailure::NobodyToSend) => {
+            // Those who hold the state come again, or are dead.
+            Error::SyncFailed(SyncFailure::RevisionLost { reached, .. }) => {
+                self.restarts = self.world.is_lost(self.life, self.group, reached.0);
                 After::Later
             }
+            Error::SyncFailed(SyncFailure::NobodyToSend) => After::Later,
             _ => match error.next() {
                 Next::CallAgain | Next::StartRoundAgain | Next::MakeOtherCallFirst(_) => {
                     After::Again

@@ -124,6 +124,11 @@ impl Plan {
             1
         };
         let script = Script::draw(&mut random, peers);
+        // A measurement fills its path for a second.
+        let rates: &[Option<u64>] = match script.optimizes {
+            0 => &[None, None, Some(2_000_000), Some(20_000_000)],
+            _ => &[Some(100_000), Some(1_000_000)],
+        };
         let eventful = Duration::from_secs(random.random_range(10..=40)) + script.think * 12;
         let fault_count = *[0, 1, 1, 2, 3, 4, 6, 9].choose(&mut random).unwrap_or(&1);
         let mut faults: Vec<Fault> = (0..fault_count)
@@ -136,7 +141,10 @@ impl Plan {
             sites: *[0, 0, 0, 1, 2, 3].choose(&mut random).unwrap_or(&0),
             script,
             lanes: random.random_range(1..=3),
-            paths: [draw_path(&mut random, 2), draw_path(&mut random, 80)],
+            paths: [
+                draw_path(&mut random, 2, rates),
+                draw_path(&mut random, 80, rates),
+            ],
             is_tight: random.random_ratio(1, 6),
             reconnect: Duration::from_secs(*[0, 0, 0, 3].choose(&mut random).unwrap_or(&0)),
             eventful,
@@ -245,8 +253,7 @@ fn draw_peers(random: &mut StdRng) -> usize {
     }
 }
 
-fn draw_path(random: &mut StdRng, slowest_ms: u64) -> Path {
-    let rates = [None, None, Some(2_000_000), Some(20_000_000)];
+fn draw_path(random: &mut StdRng, slowest_ms: u64, rates: &[Option<u64>]) -> Path {
     let windows = [4096, 64 * 1024, 64 * 1024, 1 << 20];
     Path {
         // Some time has to pass, or a loop of calls that fail would never end.

@@ -105,18 +105,7 @@ impl Kept {
 
 /// A number that depends on each byte.
 pub(super) fn hash_of(bytes: &[u8]) -> u64 {
-    let mut words = bytes.chunks_exact(8);
-    let mut hash = bytes.len() as u64;
-    for word in &mut words {
-        let word = <[u8; 8]>::try_from(word).map_or(0, u64::from_le_bytes);
-        hash = (hash ^ word)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(29);
-    }
-    for byte in words.remainder() {
-        hash = (hash ^ u64::from(*byte))
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(29);
-    }
-    hash ^ (hash >> 31)
+    let hash = pccl_kernels::content_hash(bytes);
+    hash.first_chunk()
+        .map_or(0, |first| u64::from_le_bytes(*first))
 }
