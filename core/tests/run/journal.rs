@@ -1,9 +1,13 @@
 //! Beside each master of these stories another one, which is killed again and again and goes on from its journal. It has
 //! to say the same.
 
+use pccl_core::id::GroupId;
 use pccl_core::journal::{Durable, OnDisk};
-use pccl_core::log::{Encoder, restore};
+use pccl_core::log::{Encoder, FORMAT, restore};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput};
+use pccl_core::peer::Call;
+
+use crate::harness::{Run, reduce};
 
 /// Inputs between two deaths. No story has a period of its own that this divides.
 const INPUTS: u32 = 13;
@@ -34,6 +38,10 @@ impl Mortal {
         }
     }
 
+    pub(crate) const fn durable(&self) -> &Durable {
+        &self.durable
+    }
+
     /// The other master has said this to that.
     pub(crate) fn follows(&mut self, input: MasterInput, said: &[MasterOutput]) {
         let mut out = Vec::new();
@@ -60,4 +68,38 @@ impl Mortal {
             *self = Self::snapshot(self.durable.clone());
         }
     }
+}
+
+/// The stored form of a run in which as much as possible is under way.
+fn stored() -> Vec<u8> {
+    let config = MasterConfig {
+        mesh_max: 8,
+        ..MasterConfig::default()
+    };
+    let mut run = Run::with_config(7, config);
+    run.join_many(3, GroupId(0));
+    run.join_many(1, GroupId(1));
+    for seat in 0..3 {
+        run.call(seat, reduce(1));
+    }
+    run.steps(12);
+    run.call(3, Call::OptimizeTopology);
+    run.join(GroupId(0));
+    run.steps(6);
+    let encoder = Encoder::new(run.watch.durable()).unwrap();
+    encoder.header().to_vec()
+}
+
+/// A journal is read by the build that wrote it, or by one with the same layout of everything in it. If this fails, either
+/// the layout of the master's state has changed: then raise `FORMAT`. Or the master decides something else in this run:
+/// then only the hash is another one.
+#[test]
+fn a_layout_that_has_changed_is_another_format() {
+    let stored = stored();
+    let hash = stored.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
+    });
+
+    let expected = (10, 0, 0);
+    assert_eq!((FORMAT, stored.len(), hash), expected);
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use pccl_core::id::{ConnId, PeerId, Tag};
+use pccl_core::journal::Durable;
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput};
 use pccl_core::messages::{CallKind, Misdeed, ToMaster, ToPeer};
 use pccl_core::peer::{Answer, CallError, Peer, PeerConfig, PeerInput, PeerOutput};
@@ -36,6 +37,11 @@ impl Watch {
 
     pub(crate) fn master(&self) -> &Master {
         self.bystander.master()
+    }
+
+    /// The master, as a journal has it.
+    pub(crate) const fn durable(&self) -> &Durable {
+        self.mortal.durable()
     }
 
     pub(crate) fn peer(&self, no: SeatNo) -> &Peer {
