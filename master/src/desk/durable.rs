@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pccl_core::id::PeerId;
 use pccl_core::journal::{Durable, DurableSession, Pending};
 use pccl_core::log::Replayed;
-use pccl_core::master::{MasterInput, MasterOutput};
+use pccl_core::master::{MasterInput, MasterOutput, MasterTimer};
 use pccl_core::wire::{EncodeError, SessionTerms};
 use pccl_recording::Recorded;
 use tokio::time::Instant;
@@ -40,7 +41,7 @@ impl Desk {
         }
     }
 
-    /// All peers are away, and have as long to come back as if their network had failed.
+    /// All peers are away.
     fn restore(&mut self, durable: Durable, replayed: Replayed) -> Result<(), EncodeError> {
         let Durable {
             master,
@@ -59,12 +60,8 @@ impl Desk {
         (self.heartbeat, self.silence) = (config.heartbeat.min(FOREVER), config.silence);
         self.mint = config.tickets.clone();
         self.master = Recorded::unrecorded(master);
-        let now = Instant::now();
-        for (timer, after) in timers {
-            self.timers
-                .arm(Due::Machine(timer), now + after.min(FOREVER));
-        }
-        let away_until = now + self.away_max();
+        let away_until = Instant::now() + self.away_after_restart();
+        self.start_anew(timers, away_until);
         for (peer, session) in sessions {
             let connected = self.away(session)?;
             self.peers.insert(peer, connected);
@@ -74,6 +71,29 @@ impl Desk {
             self.solve(round, group, problem);
         }
         Ok(())
+    }
+
+    fn start_anew(&mut self, timers: BTreeMap<MasterTimer, Duration>, away_until: Instant) {
+        let now = Instant::now();
+        for (timer, after) in timers {
+            let at = match timer {
+                MasterTimer::Silence(_) => away_until,
+                MasterTimer::HeartbeatDue
+                | MasterTimer::MeasurementsAge
+                | MasterTimer::Late(_)
+                | MasterTimer::Wiring(_)
+                | MasterTimer::RetryWiring(_)
+                | MasterTimer::Solver(_) => now + after.min(FOREVER),
+            };
+            self.timers.arm(Due::Machine(timer), at);
+        }
+    }
+
+    /// How long peers have to come back. If the machine of the master before failed, nothing has told them that their
+    /// connections are gone: they dial only once that master counts as silent.
+    fn away_after_restart(&self) -> Duration {
+        let silence = self.silence.saturating_mul(2);
+        self.limits.reconnect.max(silence).min(FOREVER)
     }
 
     /// A peer whose connection did not outlive the process that had it.

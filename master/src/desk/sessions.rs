@@ -52,7 +52,7 @@ impl Desk {
     }
 
     /// As long as it does not count as silent.
-    pub(super) fn away_max(&self) -> Duration {
+    fn away_max(&self) -> Duration {
         self.limits.reconnect.max(self.silence).min(FOREVER)
     }
 
