@@ -86,7 +86,7 @@ fn stored() -> Vec<u8> {
     run.call(3, Call::OptimizeTopology);
     run.join(GroupId(0));
     run.steps(6);
-    let encoder = Encoder::new(run.watch.durable()).unwrap();
+    let encoder = Encoder::<Durable>::new(run.watch.durable()).unwrap();
     encoder.header().to_vec()
 }
 
