@@ -11,7 +11,7 @@ use pccl_tests::simulator::shrink::shrink;
 use pccl_tests::simulator::{Counts, Outcome, Without, simulate};
 
 /// Plays whole runs of the real master and the real client code under virtual time, with faults that are drawn from a
-/// seed. Prints the story of each seed that fails, less what the failure does not need. Exit code 0 only if all is well.
+/// seed. Prints the story of each seed that fails, less what the failure does not need. Exit code 0: all is well.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// The first seed
