@@ -72,11 +72,7 @@ impl Mortal {
 
 /// The stored form of a run in which as much as possible is under way.
 fn stored() -> Vec<u8> {
-    let config = MasterConfig {
-        mesh_max: 8,
-        ..MasterConfig::default()
-    };
-    let mut run = Run::with_config(7, config);
+    let mut run = Run::new(7);
     run.join_many(3, GroupId(0));
     run.join_many(1, GroupId(1));
     for seat in 0..3 {
