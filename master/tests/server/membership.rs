@@ -93,7 +93,7 @@ async fn a_peer_whose_message_trickles_in_is_not_silent() {
 
     for byte in frame {
         founder.say_bytes(&[byte]).await;
-        sleep(Duration::from_secs(3)).await;
+        sleep(Duration::from_millis(1200)).await;
     }
 
     let answer = founder.hear().await;

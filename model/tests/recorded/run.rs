@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use std::time::Duration;
+
 use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{CallId, ConnId, ContentHash, GroupId, PeerId, Revision, Round, Seq, Tag};
 use pccl_core::log::{Encoder, Machine};
@@ -98,6 +100,9 @@ impl Run {
     pub(crate) fn new(key: u8) -> Self {
         let config = MasterConfig {
             tickets: TicketMint { key: [key; 16] },
+            // So much that signs of life tell whether it is over.
+            heartbeat: Duration::from_secs(1),
+            silence: Duration::from_secs(5),
             ..MasterConfig::default()
         };
         Self {
