@@ -2,7 +2,6 @@
 //! it is told otherwise.
 
 use std::collections::{BTreeMap, VecDeque};
-
 use std::time::Duration;
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
