@@ -96,6 +96,6 @@ fn a_layout_that_has_changed_is_another_format() {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
     });
 
-    let expected = (10, 0, 0);
+    let expected = (10, 1373, 1_239_985_119_213_648_455);
     assert_eq!((FORMAT, stored.len(), hash), expected);
 }
