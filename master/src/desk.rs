@@ -140,7 +140,10 @@ impl Desk {
             quiet: Vec::new(),
             chronicle: Chronicle::default(),
             journal: None,
-            limits,
+            limits: Limits {
+                reconnect: limits.reconnect.min(FOREVER),
+                ..limits
+            },
             stopped: false,
         }
     }

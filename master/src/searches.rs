@@ -273,11 +273,13 @@ impl Search {
         let slice = self.left.min(SLICE_STEPS);
         self.quest.run(slice);
         self.left -= slice;
-        let found = self.quest.solved();
-        let ring = |solved: &Solved| solved.ring.clone();
-        let is_better = found.as_ref().map(ring) != self.known.as_ref().map(ring);
-        self.known.clone_from(&found);
-        found.filter(|_| is_better)
+        let found = self.quest.solved()?;
+        let is_known = |known: &Solved| known.ring == found.ring;
+        if self.known.as_ref().is_some_and(is_known) {
+            return None;
+        }
+        self.known = Some(found.clone());
+        Some(found)
     }
 }
 

@@ -11,7 +11,6 @@ use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx, close, recv_some};
 use pccl_core::wire::{
     CONTROL_FRAME_MAX, ControlReader, EncodeError, SessionFrame, SessionTerms, encode_control,
 };
-
 use tokio::time::Instant;
 
 use super::returning::{Returned, Returning, Shown};

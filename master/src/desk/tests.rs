@@ -36,13 +36,17 @@ impl Office {
             silence,
             ..MasterConfig::default()
         };
-        Self::open_with(config, |_| ()).await
+        Self::open_with(config, Limits::default(), |_| ()).await
     }
 
     /// With a desk that is prepared so.
-    async fn open_with(config: MasterConfig, prepare: impl FnOnce(&mut Desk)) -> Self {
+    async fn open_with(
+        config: MasterConfig,
+        limits: Limits,
+        prepare: impl FnOnce(&mut Desk),
+    ) -> Self {
         let (events, queue) = mpsc::channel(64);
-        let mut desk = Desk::new(config, Limits::default(), queue, None);
+        let mut desk = Desk::new(config, limits, queue, None);
         prepare(&mut desk);
         let (registered, mut identity) = oneshot::channel();
         let from = SocketAddr::from(([127, 0, 0, 1], 1));

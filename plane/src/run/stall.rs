@@ -6,7 +6,6 @@
 //! most ranks wait for ranks that wait as well: one that lacks nothing that is sent at once waits longer still. Along a
 //! chain every rank behind the link names the link before itself, and only the first of them is right. So each rank waits
 //! longer than the one before it.
-
 //!
 //! Long before anybody is blamed, the operation says whom it waits for ([`Stall::lull`]): the looks for that are closer
 //! together, and every so many of them one of those above is due.

@@ -30,7 +30,7 @@ impl Drop for Scratch {
 
 async fn office_of(scratch: &Scratch) -> Office {
     let keep = |desk: &mut Desk| desk.keep(scratch.journal()).unwrap();
-    Office::open_with(MasterConfig::default(), keep).await
+    Office::open_with(MasterConfig::default(), Limits::default(), keep).await
 }
 
 impl Office {

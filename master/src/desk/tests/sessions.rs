@@ -138,6 +138,20 @@ async fn a_peer_that_may_reconnect_is_lost_when_its_time_is_over() {
     }
 }
 
+/// Beyond what an instant can hold.
+#[tokio::test(start_paused = true)]
+async fn a_peer_may_have_all_the_time_that_there_is_to_come_back() {
+    let limits = Limits {
+        reconnect: Duration::MAX,
+        ..Limits::default()
+    };
+    let mut office = Office::open_with(MasterConfig::default(), limits, |_| ()).await;
+
+    office.connection_ends(1, PROCESS_DIED);
+
+    assert!(office.knows_the_peer());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_comes_back_in_time_is_not_lost_later() {
     let mut office = Office::open(HEARTBEAT, 10 * SILENCE).await;
