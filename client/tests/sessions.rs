@@ -171,6 +171,100 @@ fn a_peer_whose_connection_to_the_master_breaks_again_and_again_goes_on_as_if_no
     }
 }
 
+/// Flips bits on the connections to the master, some hundred bytes apart, though none of a handshake.
+struct Damaging {
+    random: Mutex<StdRng>,
+    flips: Arc<AtomicUsize>,
+}
+
+/// The bits that are flipped in one direction of a connection.
+struct Flips {
+    random: StdRng,
+    /// Bytes that have passed.
+    passed: u64,
+    /// Where the next one is.
+    next: u64,
+    count: Arc<AtomicUsize>,
+}
+
+impl Flips {
+    fn further(&mut self) {
+        self.next += self.random.random_range(300..3000);
+    }
+
+    /// What becomes of bytes that are to pass.
+    fn damage(&self, bytes: &mut [u8]) {
+        let place = self.next.checked_sub(self.passed);
+        let place = place.and_then(|place| usize::try_from(place).ok());
+        if let Some(byte) = place.and_then(|place| bytes.get_mut(place)) {
+            *byte ^= 1 << (self.next % 8);
+        }
+    }
+
+    fn have_passed(&mut self, bytes: usize) {
+        self.passed += bytes as u64;
+        while self.next < self.passed {
+            self.count.fetch_add(1, Ordering::SeqCst);
+            self.further();
+        }
+    }
+}
+
+impl Interceptor for Damaging {
+    fn opened(&self, lane: Lane, to: &Endpoint, _: Option<Identity>) -> Lane {
+        if !matches!(to, Endpoint::Name(_)) {
+            return lane;
+        }
+        let flips = || Flips {
+            random: StdRng::from_rng(&mut *self.random.lock().unwrap()),
+            passed: 0,
+            next: 400,
+            count: Arc::clone(&self.flips),
+        };
+        let (mut of_tx, mut of_rx) = (flips(), flips());
+        let tx = on_send(lane.tx, move |tx, cx, parts| {
+            let mut bytes = parts.concat();
+            of_tx.damage(&mut bytes);
+            let sent = tx.poll_send(cx, &[&bytes]);
+            if let Poll::Ready(Ok(sent)) = sent {
+                of_tx.have_passed(sent);
+            }
+            sent
+        });
+        let rx = on_recv(lane.rx, move |rx, cx, into| {
+            let received = rx.poll_recv(cx, into);
+            if let Poll::Ready(Ok(bytes)) = received {
+                of_rx.damage(&mut into[..bytes]);
+                of_rx.have_passed(bytes);
+            }
+            received
+        });
+        Lane { tx, rx, ..lane }
+    }
+}
+
+#[test]
+fn bits_that_are_flipped_on_the_way_to_the_master_and_back_change_nothing() {
+    for seed in 1..=5 {
+        let flips = Arc::new(AtomicUsize::new(0));
+        let damaging = Damaging {
+            random: Mutex::new(StdRng::seed_from_u64(seed)),
+            flips: Arc::clone(&flips),
+        };
+        let run = Run::new();
+        let transport = Intercepted::over(Arc::new(run.under().clone()), damaging);
+        let mut peers = vec![begin(run.builder().transport(transport))];
+        run.join(&mut peers);
+        run.join(&mut peers);
+
+        train(&mut peers, 60);
+
+        let flips = flips.load(Ordering::SeqCst);
+        assert!(flips > 10, "seed {seed}: {flips} bits were flipped");
+        assert!(peers.iter().all(|peer| peer.world_size() == 3));
+    }
+}
+
 /// A master that gives peers whose connection has ended so much time.
 fn run_that_waits(reconnect: Duration) -> Run {
     let limits = Limits {

@@ -296,10 +296,11 @@ impl Reading {
                     message,
                     share,
                 },
-                Err(error @ (ControlError::Decode(_) | ControlError::Encode(_))) => {
-                    return self.tell(Event::Malformed { peer, conn, error }).await;
-                }
-                Err(error @ (ControlError::Ended | ControlError::Lane(_))) => {
+                Err(
+                    error @ (ControlError::Ended
+                    | ControlError::Lane(_)
+                    | ControlError::Decode(DecodeError::Damaged)),
+                ) => {
                     let may_return = !self.intake.was_slow();
                     let gone = Event::Gone {
                         peer,
@@ -308,6 +309,9 @@ impl Reading {
                         may_return,
                     };
                     return self.tell(gone).await;
+                }
+                Err(error @ (ControlError::Decode(_) | ControlError::Encode(_))) => {
+                    return self.tell(Event::Malformed { peer, conn, error }).await;
                 }
             };
             let received = self.intake.take_acknowledged();

@@ -78,7 +78,8 @@ impl Frames {
             bytes = rest;
             if self.headed == CONTROL_HEAD_BYTES {
                 self.headed = 0;
-                self.length = ControlHead::decode(self.head).length;
+                // The reader refuses a damaged head, and reads nothing after it.
+                self.length = ControlHead::decode(self.head).map_or(0, |head| head.length);
                 self.left = self.length;
             }
         }

@@ -13,7 +13,7 @@ use pccl_core::shared_state::{SyncPlan, SyncRole};
 use pccl_core::timers::{PAUSE, TimerQueue};
 use pccl_core::topology::{LaneOrder, LinkOrder, Topology};
 use pccl_core::transport::{Lane, LaneError, Listener, Transport};
-use pccl_core::wire::{ControlError, HandshakeError, Purpose, recv_control};
+use pccl_core::wire::{ControlError, DecodeError, HandshakeError, Purpose, recv_control};
 use pccl_plane::{
     DataPlane, LanesInUse, LinkBroke, LinkInUse, OperationPort, PlaneConfig, Ranks, Sensor,
 };
@@ -188,13 +188,16 @@ impl Live {
                 tell(&message);
                 Some(PeerInput::Message(message))
             }
+            Err(
+                error @ (ControlError::Ended
+                | ControlError::Lane(_)
+                | ControlError::Encode(_)
+                | ControlError::Decode(DecodeError::Damaged)),
+            ) => self.disconnected(error),
             Err(ControlError::Decode(error)) => {
                 tracing::debug!(%error, "the master sent no message");
                 Some(PeerInput::MasterMisbehaved)
             }
-            Err(
-                error @ (ControlError::Ended | ControlError::Lane(_) | ControlError::Encode(_)),
-            ) => self.disconnected(error),
         }
     }
 

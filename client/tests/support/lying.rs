@@ -232,7 +232,7 @@ fn control(
 /// The first message of this kind among whole frames.
 fn message_of(mut frames: &[u8], kind: u8) -> Option<Vec<u8>> {
     while let Some(head) = frames.first_chunk::<CONTROL_HEAD_BYTES>() {
-        let head = ControlHead::decode(*head);
+        let head = ControlHead::decode(*head)?;
         let (frame, rest) = frames.split_at_checked(CONTROL_HEAD_BYTES + head.length)?;
         if !head.is_session && frame.get(CONTROL_HEAD_BYTES) == Some(&kind) {
             return Some(frame.to_vec());

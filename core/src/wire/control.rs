@@ -1,4 +1,7 @@
-//! Control frames: a length, then a message in postcard. Session frames come between them.
+//! Control frames: a [head](ControlHead), then a message in postcard. Session frames come between them.
+//!
+//! The head has checksums of itself and of the body: TCP's own are weak, and the damage of a single bit can make one
+//! valid message of another. A damaged frame ends its connection, and the session goes on over the next one.
 
 use alloc::vec::Vec;
 
@@ -9,8 +12,8 @@ use super::limits::{CONTROL_FRAME_MAX, FIRST_CONTROL_FRAME_MAX};
 use super::session::{ControlHead, QUIET_MAX, QuietPeer, SessionFrame, SessionTerms};
 use crate::transport::{LaneError, LaneRx, LaneTx, recv_some, send_all};
 
-/// Length of the length field of a control frame.
-pub const CONTROL_HEAD_BYTES: usize = 4;
+/// Length of the head of a control frame.
+pub const CONTROL_HEAD_BYTES: usize = 12;
 
 /// How many bytes [`recv_control`] requests from a lane at a time.
 const READ_BYTES: usize = 4 * 1024;
@@ -24,11 +27,10 @@ const KEEP_BYTES: usize = 16 * 1024;
 /// [`EncodeError`] if the message is longer than [`CONTROL_FRAME_MAX`]. `out` is unchanged.
 pub fn encode_control<M: Serialize>(message: &M, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let body = postcard::to_allocvec(message).map_err(|_| EncodeError::Unrepresentable)?;
-    let head = u32::try_from(body.len())
-        .ok()
+    let head = ControlHead::of_message(&body)
         .filter(|_| body.len() <= CONTROL_FRAME_MAX)
         .ok_or(EncodeError::TooLong { length: body.len() })?;
-    out.extend_from_slice(&head.to_le_bytes());
+    out.extend_from_slice(&head.encode());
     out.extend_from_slice(&body);
     Ok(())
 }
@@ -171,7 +173,7 @@ impl ControlReader {
     }
 
     fn try_next_message<M: DeserializeOwned>(&mut self) -> Result<Option<M>, DecodeError> {
-        while let Some((head, rest)) = self.split_head() {
+        while let Some((head, rest)) = self.split_head()? {
             let length = head.length;
             let cap = head.cap(self.cap);
             if length > cap {
@@ -180,6 +182,9 @@ impl ControlReader {
             let Some(body) = rest.get(..length) else {
                 break;
             };
+            if !head.is_of(body) {
+                return Err(DecodeError::Damaged);
+            }
             let message = if head.is_session {
                 let frame = SessionFrame::decode(body).ok_or(DecodeError::Malformed)?;
                 self.note(frame);
@@ -209,11 +214,14 @@ impl ControlReader {
         }
     }
 
-    /// The head of the frame at the front, and the bytes after the head.
-    fn split_head(&self) -> Option<(ControlHead, &[u8])> {
-        let pending = self.buffer.get(self.consumed..)?;
-        let (head, rest) = pending.split_first_chunk::<CONTROL_HEAD_BYTES>()?;
-        Some((ControlHead::decode(*head), rest))
+    /// The head of the frame at the front, and the bytes after the head. `None`: the head has not arrived.
+    fn split_head(&self) -> Result<Option<(ControlHead, &[u8])>, DecodeError> {
+        let pending = self.buffer.get(self.consumed..).unwrap_or_default();
+        let Some((head, rest)) = pending.split_first_chunk::<CONTROL_HEAD_BYTES>() else {
+            return Ok(None);
+        };
+        let head = ControlHead::decode(*head).ok_or(DecodeError::Damaged)?;
+        Ok(Some((head, rest)))
     }
 
     fn drop_consumed(&mut self) {
@@ -233,9 +241,10 @@ impl ControlReader {
         if needed <= self.buffer.capacity() {
             return;
         }
-        let frame = self.split_head().map_or(0, |(head, _)| {
-            CONTROL_HEAD_BYTES.saturating_add(head.length.min(head.cap(self.cap)))
-        });
+        let frame = match self.split_head() {
+            Ok(Some((head, _))) => head.length.min(head.cap(self.cap)) + CONTROL_HEAD_BYTES,
+            Ok(None) | Err(_) => 0,
+        };
         let wanted = needed.max(self.buffer.capacity().saturating_mul(2).min(frame));
         self.buffer.reserve_exact(wanted - self.buffer.len());
     }
@@ -261,6 +270,9 @@ pub enum DecodeError {
         /// The permitted length.
         cap: usize,
     },
+    /// Bytes were changed on their way. Neither end has made a mistake: the session can go on over another connection.
+    #[error("a control frame was damaged on its way")]
+    Damaged,
     /// The body is not a message of the expected type.
     #[error("a control frame holds no message of this protocol")]
     Malformed,

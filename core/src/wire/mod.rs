@@ -72,10 +72,13 @@
 //! | offset | length | field |
 //! |---|---|---|
 //! | 0 | 4 | length n of the body |
-//! | 4 | n | one message: [`ToMaster`](crate::messages::ToMaster) from a peer, [`ToPeer`](crate::messages::ToPeer) from the master |
+//! | 4 | 4 | CRC-32C (Castagnoli) of the body |
+//! | 8 | 4 | CRC-32C of the 8 bytes before |
+//! | 12 | n | one message: [`ToMaster`](crate::messages::ToMaster) from a peer, [`ToPeer`](crate::messages::ToPeer) from the master |
 //!
 //! n is at most [`FIRST_CONTROL_FRAME_MAX`] until the master has sent `Welcome`, then [`CONTROL_FRAME_MAX`]. A longer
-//! frame ends the connection before its body is read. A body that is not exactly one message ends it as well.
+//! frame ends the connection before its body is read. A body that is not exactly one message ends it as well. So does a
+//! wrong checksum, but then the session can go on over another connection.
 //!
 //! If the highest bit of the length is set, the rest of it is the length of a [`SessionFrame`], which is about the
 //! connection and is not counted among the messages:

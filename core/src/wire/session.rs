@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::control::CONTROL_HEAD_BYTES;
+use super::crc32c::crc32c;
 use crate::id::{PeerId, Ticket};
 
 /// Set in the head of a control frame that is a session frame.
@@ -14,6 +15,9 @@ const BODY_MAX: usize = 21;
 
 /// Length of a token.
 const TOKEN_BYTES: usize = 16;
+
+/// Length of what the sum of a head covers.
+const SUMMED_BYTES: usize = 8;
 
 const OPENED: u8 = 0;
 const RECEIVED: u8 = 1;
@@ -56,14 +60,17 @@ pub struct QuietPeer {
 }
 
 impl SessionFrame {
-    /// Appends the frame: a head with the highest bit set, then the kind in one byte and its field.
+    /// Appends the frame: a [head](ControlHead), then the kind in one byte and its field.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut put = |kind: u8, field: &[u8]| {
-            // At most `BODY_MAX`.
-            let length = u32::try_from(1 + field.len()).unwrap_or_default();
-            out.extend_from_slice(&(IS_SESSION | length).to_le_bytes());
+            let begin = out.len();
+            out.extend_from_slice(&[0; CONTROL_HEAD_BYTES]);
             out.push(kind);
             out.extend_from_slice(field);
+            let frame = out.get_mut(begin..).unwrap_or_default();
+            if let Some((head, body)) = frame.split_first_chunk_mut() {
+                *head = ControlHead::of(true, body).encode();
+            }
         };
         match self {
             Self::Opened(SessionTerms { token, away_max }) => {
@@ -112,24 +119,66 @@ impl SessionFrame {
     }
 }
 
-/// What the head of a control frame says.
+/// What the head of a control frame says: its body's length and the highest bit for a session frame in four bytes, the
+/// CRC-32C of the body in four, and that of these eight in four more. All in little-endian order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlHead {
     /// Whether a [`SessionFrame`] follows, and not a message.
     pub is_session: bool,
     /// Length of the body.
     pub length: usize,
+    /// The CRC-32C of the body.
+    pub body_sum: u32,
 }
 
 impl ControlHead {
-    /// Understands the head.
+    /// The head of a message's frame. `None`: no head can announce so long a body.
     #[must_use]
-    pub fn decode(head: [u8; CONTROL_HEAD_BYTES]) -> Self {
-        let head = u32::from_le_bytes(head);
+    pub fn of_message(body: &[u8]) -> Option<Self> {
+        let can_be_said = u32::try_from(body.len()).is_ok_and(|length| length & IS_SESSION == 0);
+        can_be_said.then(|| Self::of(false, body))
+    }
+
+    fn of(is_session: bool, body: &[u8]) -> Self {
         Self {
-            is_session: head & IS_SESSION != 0,
-            length: usize::try_from(head & !IS_SESSION).unwrap_or(usize::MAX),
+            is_session,
+            length: body.len(),
+            body_sum: crc32c(body),
         }
+    }
+
+    /// The bytes of the head.
+    #[must_use]
+    pub fn encode(self) -> [u8; CONTROL_HEAD_BYTES] {
+        // No head is made of a length that does not fit.
+        let length = u32::try_from(self.length).unwrap_or(u32::MAX) & !IS_SESSION;
+        let kind = if self.is_session { IS_SESSION } else { 0 };
+        let mut head = [0; CONTROL_HEAD_BYTES];
+        let (summed, sum) = head.split_at_mut(SUMMED_BYTES);
+        let (first, second) = summed.split_at_mut(4);
+        first.copy_from_slice(&(kind | length).to_le_bytes());
+        second.copy_from_slice(&self.body_sum.to_le_bytes());
+        sum.copy_from_slice(&crc32c(summed).to_le_bytes());
+        head
+    }
+
+    /// Understands the head. `None`: it was damaged on its way.
+    #[must_use]
+    pub fn decode(head: [u8; CONTROL_HEAD_BYTES]) -> Option<Self> {
+        let (summed, sum) = head.split_first_chunk::<SUMMED_BYTES>()?;
+        let (first, second) = summed.split_first_chunk()?;
+        let first = u32::from_le_bytes(*first);
+        let is_sound = *sum == crc32c(summed).to_le_bytes();
+        is_sound.then_some(Self {
+            is_session: first & IS_SESSION != 0,
+            length: usize::try_from(first & !IS_SESSION).unwrap_or(usize::MAX),
+            body_sum: u32::from_le_bytes(second.try_into().ok()?),
+        })
+    }
+
+    /// Whether the body has arrived as it was sent.
+    pub(super) fn is_of(self, body: &[u8]) -> bool {
+        crc32c(body) == self.body_sum
     }
 
     /// The longest body that is allowed, if messages may have `message_max` bytes.

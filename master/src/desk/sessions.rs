@@ -6,7 +6,7 @@ use std::time::Duration;
 use pccl_core::id::{ConnId, PeerId};
 use pccl_core::master::MasterInput;
 use pccl_core::transport::LaneError;
-use pccl_core::wire::ControlError;
+use pccl_core::wire::{ControlError, DecodeError};
 use tokio::time::Instant;
 
 use super::{Connected, Desk, Due, FOREVER};
@@ -34,10 +34,9 @@ impl Desk {
         match error {
             // Its invitation was revoked.
             ControlError::Lane(LaneError::Untrusted) => None,
-            // A network that carries nothing says nothing of the peer. Its silence does.
-            ControlError::Lane(LaneError::TimedOut | LaneError::Unreachable) => {
-                Some(self.away_max())
-            }
+            // A network that carries nothing, or other bytes, says nothing of the peer. Its silence does.
+            ControlError::Lane(LaneError::TimedOut | LaneError::Unreachable)
+            | ControlError::Decode(DecodeError::Damaged) => Some(self.away_max()),
             ControlError::Lane(_)
             | ControlError::Ended
             | ControlError::Decode(_)

@@ -13,6 +13,7 @@ use pccl_master::{Limits, MasterConfig, MasterServer, spawn};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, advance, sleep};
 
+use crate::support::announcing;
 use crate::support::client::{Client, hello, pair, soon};
 use crate::support::pipes::{ADDRESS, Pipes};
 
@@ -155,7 +156,7 @@ async fn who_waits_has_all_its_time_for_the_handshake_once_it_is_let_in() {
 
 /// Length of a vote to synchronize, and the first bytes of it.
 fn beginning_of_a_long_message(length: u32) -> Vec<u8> {
-    [&length.to_le_bytes()[..], &[9; 64]].concat()
+    announcing(length, &[9; 64])
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,6 +16,7 @@ use pccl_master::{KeyPair, Limits, MasterServer, RunningMaster, Security, Trust,
 use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep};
 
+use crate::support::announcing;
 use crate::support::client::{Client, hello, soon};
 use crate::support::pipes::{ADDRESS, Pipes};
 
@@ -225,7 +226,7 @@ async fn a_stranger_that_announces_a_long_message_is_turned_away_at_once() {
     let mut stranger = Client::introduce(pipes.dial()).await;
     let begin = Instant::now();
 
-    stranger.say_bytes(&4097_u32.to_le_bytes()).await;
+    stranger.say_bytes(&announcing(4097, &[])).await;
 
     assert_eq!(stranger.hear().await, ToPeer::Refused(Refusal::BadHello));
     assert_eq!(stranger.listen().await, Err(ControlError::Ended));

@@ -8,6 +8,7 @@ use pccl_core::wire::{ControlError, encode_control};
 use pccl_master::{Limits, MasterConfig, MasterServer, spawn};
 use tokio::time::{Instant, advance, sleep};
 
+use crate::support::announcing;
 use crate::support::client::{Client, hello, pair};
 use crate::support::pipes::{ADDRESS, Pipes};
 
@@ -181,7 +182,7 @@ async fn a_peer_that_announces_a_message_beyond_the_limit_is_kicked_before_it_se
     let lane = Client::dial(master.local_addr()).await;
     let (mut founder, _) = Client::found(lane).await;
 
-    founder.say_bytes(&u32::MAX.to_le_bytes()).await;
+    founder.say_bytes(&announcing(u32::MAX >> 1, &[])).await;
 
     let last = founder.hear().await;
     assert_eq!(last, ToPeer::Kicked(Misdeed::Malformed));

@@ -21,7 +21,7 @@ use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::messages;
+use super::{announcing, messages};
 
 /// How long one connection waits for its victim in one direction before it goes on.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -236,7 +236,7 @@ fn append(message: &ToMaster, bytes: &mut Vec<u8>) {
 /// A frame that claims to be long, and is not.
 fn oversized(random: &mut StdRng) -> Vec<u8> {
     let claim: u32 = random.random();
-    [&claim.to_le_bytes()[..], &noise(random, 4096)].concat()
+    announcing(claim, &noise(random, 4096))
 }
 
 /// Puts up to eight faults into a stream.

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 
 use pccl_core::messages::{ToMaster, ToPeer};
 use pccl_core::wire::{
-    CONTROL_FRAME_MAX, CONTROL_HEAD_BYTES, ControlReader, DecodeError, FIRST_CONTROL_FRAME_MAX,
-    SessionFrame, StateRequest, encode_control,
+    CONTROL_FRAME_MAX, CONTROL_HEAD_BYTES, ControlHead, ControlReader, DecodeError,
+    FIRST_CONTROL_FRAME_MAX, SessionFrame, StateRequest, encode_control,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -26,11 +26,17 @@ pub fn to_peer(data: &[u8]) {
     stream::<ToPeer>(data);
 }
 
-/// The first two bytes say how the stream is cut and how long messages may be; the rest is the stream.
+/// The first two bytes say how the stream is cut, how long messages may be, and whether the rest is the stream as it is
+/// or lengths and bodies that are to be [sealed].
 fn stream<M: Serialize + DeserializeOwned + PartialEq + Debug>(data: &[u8]) {
     let Some(([piece, cap], stream)) = data.split_first_chunk() else {
         return;
     };
+    let sealed = match cap & 2 {
+        0 => sealed(stream),
+        _ => stream.to_vec(),
+    };
+    let stream = &sealed[..];
     let cap = match cap & 1 {
         0 => FIRST_CONTROL_FRAME_MAX,
         _ => CONTROL_FRAME_MAX,
@@ -44,6 +50,29 @@ fn stream<M: Serialize + DeserializeOwned + PartialEq + Debug>(data: &[u8]) {
     for message in whole.messages {
         is_its_encoding(&message);
     }
+}
+
+/// Frames with right checksums, of lengths in four bytes and bodies. Of a body that is cut short the sum is that of what
+/// there is.
+fn sealed(mut parts: &[u8]) -> Vec<u8> {
+    const IS_SESSION: u32 = 1 << 31;
+    let mut stream = Vec::new();
+    while let Some((first, rest)) = parts.split_first_chunk() {
+        let first = u32::from_le_bytes(*first);
+        let length = (first & !IS_SESSION) as usize;
+        let (body, rest) = rest.split_at(length.min(rest.len()));
+        let sums = ControlHead::of_message(body).expect("an input is short");
+        let head = ControlHead {
+            is_session: first & IS_SESSION != 0,
+            length,
+            ..sums
+        };
+        stream.extend(head.encode());
+        stream.extend(body);
+        parts = rest;
+    }
+    stream.extend(parts);
+    stream
 }
 
 /// What came out of a stream.

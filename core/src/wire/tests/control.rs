@@ -9,6 +9,7 @@ use proptest::collection::vec as list;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
+use super::frame;
 use super::strategies::{hello, to_master, to_peer};
 use crate::element::ElementType;
 use crate::id::{ContentHash, GroupId, PeerId, ProtocolVersion, Revision, Ticket};
@@ -16,10 +17,11 @@ use crate::master::MasterConfig;
 use crate::messages::{Hello, ToMaster, ToPeer};
 use crate::shared_state::{EntryInfo, SyncStrategy, SyncVote};
 use crate::site::{SiteMap, SiteName};
+use crate::wire::crc32c::crc32c;
 use crate::wire::{
-    CONTROL_FRAME_MAX, ControlReader, DecodeError, EncodeError, FIRST_CONTROL_FRAME_MAX,
-    MAX_ENTRY_NAME_BYTES, QUIET_MAX, QuietPeer, STATE_REQUEST_MAX, SessionFrame, SessionTerms,
-    StateRequest, encode_control,
+    CONTROL_FRAME_MAX, CONTROL_HEAD_BYTES, ControlHead, ControlReader, DecodeError, EncodeError,
+    FIRST_CONTROL_FRAME_MAX, MAX_ENTRY_NAME_BYTES, QUIET_MAX, QuietPeer, STATE_REQUEST_MAX,
+    SessionFrame, SessionTerms, StateRequest, encode_control,
 };
 
 const HEARTBEAT: ToMaster = ToMaster::Heartbeat { moved: true };
@@ -32,27 +34,56 @@ fn encoded(messages: &[ToMaster]) -> Vec<u8> {
     bytes
 }
 
-fn frame(length: u32, body: &[u8]) -> Vec<u8> {
-    [&length.to_le_bytes(), body].concat()
-}
-
 /// All messages that the reader has.
 fn drain(reader: &mut ControlReader) -> Result<Vec<ToMaster>, DecodeError> {
     core::iter::from_fn(|| reader.next_message().transpose()).collect()
 }
 
 #[test]
-fn a_frame_is_its_length_and_the_message() {
+fn a_frame_is_its_length_two_checksums_and_the_message() {
     let bytes = encoded(&[ToMaster::ArePeersPending, HEARTBEAT]);
 
-    assert_eq!(bytes, [1, 0, 0, 0, 4, 2, 0, 0, 0, 13, 1]);
+    let (first, second) = bytes.split_at(CONTROL_HEAD_BYTES + 1);
+    let [four, heartbeat] = [&[4][..], &[13, 1]];
+    for (frame, length, body) in [(first, 1_u32, four), (second, 2, heartbeat)] {
+        let summed = [length.to_le_bytes(), crc32c(body).to_le_bytes()].concat();
+        let sum = crc32c(&summed).to_le_bytes();
+        assert_eq!(frame, [&summed, &sum[..], body].concat());
+    }
+}
+
+#[test]
+fn a_frame_of_which_any_bit_was_changed_is_no_message() {
+    let told = SessionFrame::Received { messages: 7 };
+    let mut sound = encoded(&[HEARTBEAT]);
+    let (of_message, mut of_session) = (sound.len(), Vec::new());
+    told.encode(&mut of_session);
+    sound.extend(&of_session);
+
+    for bit in 0..8 * sound.len() {
+        let mut bytes = sound.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let mut reader = ControlReader::new();
+        reader.feed(&bytes);
+
+        let is_in_first = bit / 8 < of_message;
+        let first = reader.next_message::<ToMaster>();
+        if is_in_first {
+            assert_eq!(first, Err(DecodeError::Damaged), "bit {bit}");
+            continue;
+        }
+        assert_eq!(first, Ok(Some(HEARTBEAT)), "bit {bit}");
+        let second = reader.next_message::<ToMaster>();
+        assert_eq!(second, Err(DecodeError::Damaged), "bit {bit}");
+        assert_eq!(reader.take_acknowledged(), None);
+    }
 }
 
 #[test]
 fn a_frame_longer_than_allowed_is_refused_before_its_body_arrives() {
     let mut reader = ControlReader::new();
     let length = FIRST_CONTROL_FRAME_MAX + 1;
-    reader.feed(&frame(length as u32, &[]));
+    reader.feed(&frame(length, &[]));
 
     let refused = DecodeError::TooLong {
         length,
@@ -120,7 +151,7 @@ fn a_hello_whose_site_has_no_possible_name_is_refused() {
         // Version 5, group 0, port 1, no address of its own, one lane.
         let body = [&[0, 5, 0, 1, 0, 1], &text(site)[..], &text(b"")].concat();
         let mut reader = ControlReader::new();
-        reader.feed(&frame(body.len() as u32, &body));
+        reader.feed(&frame(body.len(), &body));
         drain(&mut reader)
     };
 
@@ -158,7 +189,7 @@ fn a_hello_whose_peer_has_no_possible_name_is_refused() {
     let decoded = |name: &[u8]| {
         let body = [&[0, 5, 0, 1, 0, 1], &text(b"")[..], &text(name)].concat();
         let mut reader = ControlReader::new();
-        reader.feed(&frame(body.len() as u32, &body));
+        reader.feed(&frame(body.len(), &body));
         drain(&mut reader)
     };
 
@@ -180,7 +211,7 @@ fn a_topology_whose_sites_are_not_numbered_in_the_order_of_the_ranks_is_refused(
         // Epoch 1 and a ring of one peer; one lane, four sizes of the world, no names and no links.
         let body = [&[3, 1, 1, 7], &names[..], &numbers, &[1, 1, 1, 1, 1, 0, 0]].concat();
         let mut reader = ControlReader::new();
-        reader.feed(&frame(body.len() as u32, &body));
+        reader.feed(&frame(body.len(), &body));
         match reader.next_message()? {
             Some(ToPeer::TopologyEstablished { topology, .. }) => Ok(topology.sites),
             other => panic!("{other:?}"),
@@ -216,7 +247,7 @@ fn a_topology_whose_sites_are_not_numbered_in_the_order_of_the_ranks_is_refused(
 #[test]
 fn an_announced_length_reserves_no_memory() {
     let mut reader = ControlReader::with_cap(CONTROL_FRAME_MAX);
-    reader.feed(&frame(CONTROL_FRAME_MAX as u32, &[0; 10]));
+    reader.feed(&frame(CONTROL_FRAME_MAX, &[0; 10]));
     reader.feed(&[0; 20]);
 
     assert_eq!(drain(&mut reader), Ok(vec![]));
@@ -346,11 +377,11 @@ proptest! {
         for (at, mut piece) in pieces.into_iter().enumerate() {
             if small && at == 0 {
                 // A length that is allowed, so that the body is looked at.
-                piece.splice(0..0, u32::to_le_bytes(cap as u32 / 2));
+                piece = frame(cap / 2, &piece);
             }
             reader.feed(&piece);
             let result = drain(&mut reader);
-            prop_assert!(reader.capacity() <= 4 + cap + 304 + 8, "{}", reader.capacity());
+            prop_assert!(reader.capacity() <= 2 * CONTROL_HEAD_BYTES + cap + 300, "{}", reader.capacity());
             if result.is_err() {
                 prop_assert_eq!(reader.capacity(), 0);
             }
@@ -361,7 +392,7 @@ proptest! {
     fn any_body_is_decoded_or_refused(body in list(any::<u8>(), 0..200)) {
         for as_master in [true, false] {
             let mut reader = ControlReader::new();
-            reader.feed(&frame(body.len() as u32, &body));
+            reader.feed(&frame(body.len(), &body));
             let whole = if as_master {
                 reader.next_message::<ToMaster>().map(|message| message.is_some())
             } else {
@@ -458,20 +489,27 @@ fn a_session_that_is_resumed_goes_on_counting() {
 
 #[test]
 fn a_session_frame_that_makes_no_sense_ends_the_stream() {
-    let head = |length: u32| (1 << 31 | length).to_le_bytes().to_vec();
+    let session = |length: usize, body: &[u8]| {
+        let mut frame = frame(length, body);
+        let (head, _) = frame.split_first_chunk_mut().unwrap();
+        let sound = ControlHead::decode(*head).unwrap();
+        *head = ControlHead {
+            is_session: true,
+            ..sound
+        }
+        .encode();
+        frame
+    };
     let too_long = |length| Err(DecodeError::TooLong { length, cap: 21 });
     let cases = [
-        (head(0), Err(DecodeError::Malformed)),
+        (session(0, &[]), Err(DecodeError::Malformed)),
         // There is no such kind; and fields that are too short or too long.
-        ([head(9), vec![2; 9]].concat(), Err(DecodeError::Malformed)),
-        ([head(8), vec![1; 8]].concat(), Err(DecodeError::Malformed)),
-        (
-            [head(17), vec![0; 17]].concat(),
-            Err(DecodeError::Malformed),
-        ),
+        (session(9, &[2; 9]), Err(DecodeError::Malformed)),
+        (session(8, &[1; 8]), Err(DecodeError::Malformed)),
+        (session(17, &[0; 17]), Err(DecodeError::Malformed)),
         // None of it is waited for.
-        (head(22), too_long(22)),
-        (head(u32::MAX), too_long(0x7FFF_FFFF)),
+        (session(22, &[]), too_long(22)),
+        (session(0x7FFF_FFFF, &[]), too_long(0x7FFF_FFFF)),
     ];
     for (bytes, expected) in cases {
         let mut reader = ControlReader::with_cap(CONTROL_FRAME_MAX);

@@ -10,6 +10,7 @@ use proptest::sample::Index;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::frame;
 use super::strategies::{to_master, to_peer};
 use crate::id::{EntryIndex, Round};
 use crate::messages::{ToMaster, ToPeer};
@@ -42,8 +43,7 @@ fn body_of<M: Serialize>(message: &M) -> Vec<u8> {
 
 fn decoded<M: DeserializeOwned>(body: &[u8]) -> Result<M, DecodeError> {
     let mut reader = ControlReader::with_cap(STATE_REQUEST_MAX);
-    reader.feed(&u32::to_le_bytes(body.len() as u32));
-    reader.feed(body);
+    reader.feed(&frame(body.len(), body));
     reader.next_message().map(Option::unwrap)
 }
 
@@ -61,7 +61,7 @@ where
     Ok(())
 }
 
-/// What is made of damaged bytes, if anything, is a message like any other.
+/// What is made of damaged bytes under right checksums, if anything, is a message like any other.
 fn is_survived_where_it_is_damaged<M>(message: &M, at: Index, with: u8) -> Result<(), TestCaseError>
 where
     M: Serialize + DeserializeOwned + PartialEq + Debug,

@@ -8,6 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
+use super::frame;
 use super::lane::{Pipe, attempt, pair};
 use super::strategies::to_master;
 use crate::messages::ToMaster;
@@ -51,7 +52,7 @@ fn the_end_between_two_messages_is_no_failure_and_within_one_it_is() {
 #[test]
 fn garbage_ends_a_connection_for_good() {
     let mut lane = Pipe::default();
-    lane.put(&[1, 0, 0, 0, 99]);
+    lane.put(&frame(1, &[99]));
     let mut reader = ControlReader::new();
 
     for _ in 0..2 {

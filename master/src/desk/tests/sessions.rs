@@ -2,7 +2,7 @@
 
 use pccl_core::id::{Identity, Ticket};
 use pccl_core::transport::LaneError;
-use pccl_core::wire::ControlError;
+use pccl_core::wire::{ControlError, DecodeError};
 
 use super::*;
 use crate::connection::{Resumed, Returning, Session};
@@ -111,6 +111,16 @@ async fn a_peer_whose_process_died_is_lost_at_once() {
 
     assert!(!office.knows_the_peer());
     assert!(office.comes_back(|_| ()).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_of_which_damaged_bytes_have_come_is_not_blamed_for_them() {
+    let mut office = Office::open(HEARTBEAT, SILENCE).await;
+
+    office.connection_ends(1, DecodeError::Damaged.into());
+
+    assert!(office.knows_the_peer());
+    assert!(office.comes_back(|_| ()).await.is_some());
 }
 
 #[tokio::test(start_paused = true)]
