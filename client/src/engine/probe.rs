@@ -8,7 +8,9 @@
 //! | `sending` | round trips, then bytes until the estimate is stable |
 //! | `receiving` | counting, and telling the sender how much has arrived |
 //! | `estimate` | the rate, and when to stop |
+//! | `allowance` | how much may be sent until more is known |
 
+mod allowance;
 mod estimate;
 mod receiving;
 mod sending;

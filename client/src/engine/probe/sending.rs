@@ -8,17 +8,14 @@ use pccl_core::paths::Measurement;
 use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx, close, recv_exact, send_all};
 use pccl_core::wire::{PROBE_ANSWER_BYTES, PROBE_PINGS, decode_probe_answer};
 use pccl_plane::Progress;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
+use super::allowance::Allowance;
 use super::estimate::{Estimate, IN_FLIGHT_MIN};
 
 /// How long the sender waits for the end of what is on its way.
 const DRAIN: Duration = Duration::from_secs(5);
-
-/// How many bytes may be sent in all. `None`: no more.
-type Allowance = Option<u64>;
 
 /// Measures over these lanes. `None`: one of them ended.
 pub(super) async fn measure(
@@ -31,17 +28,16 @@ pub(super) async fn measure(
     let (first, reports) = (senders.first_mut()?, receivers.first_mut()?);
     let round_trip = ping(first.as_mut(), reports.as_mut()).await.ok()?;
     let mut estimate = Estimate::new(Instant::now(), round_trip);
-    let (allow, allowed) = watch::channel(Some(IN_FLIGHT_MIN));
+    let allowed = Arc::new(Allowance::new(IN_FLIGHT_MIN));
     let sent = Arc::new(AtomicU64::new(0));
     let mut pouring = JoinSet::new();
     for tx in senders {
         let (piece, sent) = (Arc::clone(piece), Arc::clone(&sent));
-        let allowed = allowed.clone();
+        let allowed = Arc::clone(&allowed);
         let progress = progress.clone();
         pouring.spawn(pour(tx, (piece, sent), allowed, progress));
     }
-    drop(allowed);
-    meter(reports.as_mut(), &sent, &mut estimate, &allow)
+    meter(reports.as_mut(), &sent, &mut estimate, &allowed)
         .await
         .ok()?;
     Some(Measurement {
@@ -66,16 +62,10 @@ async fn ping(tx: &mut dyn LaneTx, rx: &mut dyn LaneRx) -> Result<Duration, Lane
 async fn pour(
     mut tx: Box<dyn LaneTx>,
     (piece, sent): (Arc<[u8]>, Arc<AtomicU64>),
-    mut allowed: watch::Receiver<Allowance>,
+    allowed: Arc<Allowance>,
     progress: Progress,
 ) -> Result<(), LaneError> {
-    loop {
-        let before = sent.load(Ordering::Relaxed);
-        let may_send = |allowance: &Allowance| allowance.is_none_or(|allowed| before < allowed);
-        // Where the meter is gone, so is the measurement.
-        let Ok(Some(_)) = allowed.wait_for(may_send).await.map(|allowance| *allowance) else {
-            break;
-        };
+    while allowed.beyond(&sent).await {
         sent.fetch_add(piece.len() as u64, Ordering::Relaxed);
         send_all(tx.as_mut(), &piece, &[]).await?;
         progress.moved();
@@ -88,7 +78,7 @@ async fn meter(
     reports: &mut dyn LaneRx,
     sent: &AtomicU64,
     estimate: &mut Estimate,
-    allow: &watch::Sender<Allowance>,
+    allow: &Allowance,
 ) -> Result<(), LaneError> {
     let mut report = [0; PROBE_ANSWER_BYTES];
     let mut counted = 0;
@@ -105,9 +95,9 @@ async fn meter(
         if estimate.is_over(now) {
             break;
         }
-        allow.send_replace(Some(estimate.allowed(now)));
+        allow.raise(estimate.allowed(now));
     }
-    allow.send_replace(None);
+    allow.end();
     // The receiver closes its end once everything has arrived.
     let drained = async { while recv_exact(reports, &mut report).await.is_ok() {} };
     // If that takes too long, the estimate is as good as it was.
