@@ -189,8 +189,8 @@ impl Builder {
         self
     }
 
-    /// The seed of this peer's random numbers, which are the bytes of its bandwidth probes. Default: a number
-    /// from the operating system.
+    /// The seed of this peer's random numbers: the bytes of its bandwidth probes, and its pauses between attempts to
+    /// connect. Default: a number from the operating system.
     pub const fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
@@ -301,12 +301,17 @@ impl Builder {
         self.connect_or("connect_async")
     }
 
+    /// The seed of everything that this peer draws.
+    pub(crate) fn random_seed(&self) -> u64 {
+        self.seed.unwrap_or_else(seed_of_the_system)
+    }
+
     /// As [`connect`](Self::connect). What to await in an async task is named by `instead`.
     #[track_caller]
     pub(crate) fn connect_or(self, instead: &str) -> Result<Communicator, Error> {
         may_block(instead);
         let (prepared, ready) = oneshot::channel();
-        let seed = self.seed.unwrap_or_else(seed_of_the_system);
+        let seed = self.random_seed();
         let limit = self.admission_timeout;
         let turns = Arc::new(Turns::default());
         let to_take = Arc::clone(&turns);
@@ -342,7 +347,7 @@ impl Builder {
     /// Outside of a tokio runtime.
     pub async fn connect_async(self) -> Result<Communicator, Error> {
         let runtime = Runtime::current();
-        let seed = self.seed.unwrap_or_else(seed_of_the_system);
+        let seed = self.random_seed();
         let connecting = async {
             let (calls, engine) = self.prepare(seed, None).await?;
             runtime.handle().spawn(engine.run());
@@ -504,7 +509,7 @@ impl Builder {
 
 /// A number that differs from process to process: the standard library seeds its hashers from the
 /// operating system.
-pub(crate) fn seed_of_the_system() -> u64 {
+fn seed_of_the_system() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 

@@ -1,17 +1,18 @@
 //! How far a training loop is, and what it does next.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pccl_core::id::PeerId;
 use pccl_core::messages::CallKind;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use tokio::time::Instant;
 
 use super::round::{End, Outcome, Round};
 use super::{Rounds, Shared, StepError};
 use crate::backoff::Backoff;
-use crate::builder::{Builder, seed_of_the_system};
+use crate::builder::Builder;
 use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::next::Next;
@@ -58,6 +59,7 @@ pub(super) enum Turn {
 
 impl Course {
     pub(super) fn new(rounds: Rounds) -> Self {
+        let random = StdRng::seed_from_u64(rounds.builder.random_seed());
         Self {
             rounds,
             optimized: None,
@@ -65,7 +67,7 @@ impl Course {
             missed_root: None,
             losses: 0,
             outage: None,
-            random: StdRng::seed_from_u64(seed_of_the_system()),
+            random,
         }
     }
 
