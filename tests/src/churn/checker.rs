@@ -65,6 +65,11 @@ impl Checker {
         }
     }
 
+    /// Nobody has what was agreed to as this revision any more.
+    pub(crate) fn forget_state(&mut self, revision: u64) {
+        self.states.remove(&revision);
+    }
+
     /// A process has synchronized its state.
     pub fn synced(&mut self, number: Number, synced: &Synced) {
         let revision = synced.revision;

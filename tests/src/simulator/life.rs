@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pccl::{
-    Builder, CallKind, Communicator, Error, Misdeed, Next, Refusal, SyncFailure, SyncOptions,
-    SyncStrategy,
+    Builder, CallKind, Checksums, Communicator, Error, Misdeed, Next, Refusal, SyncFailure,
+    SyncOptions, SyncStrategy,
 };
 use pccl_transport_memory::{Intercepted, MemoryHost};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::ears::Ears;
 use super::others;
@@ -43,8 +43,8 @@ pub(super) struct Life {
     drawn: AtomicU64,
     /// Which life of the master it is connected to.
     life: u32,
-    /// Whether it has synchronized over this connection.
-    is_known: bool,
+    /// When it synchronized last over this connection.
+    known_since: Option<Instant>,
 }
 
 /// What comes after a failure.
@@ -75,7 +75,7 @@ impl Life {
             optimizes_first: false,
             drawn: AtomicU64::new(0),
             life: 0,
-            is_known: false,
+            known_since: None,
         }
     }
 
@@ -104,8 +104,16 @@ impl Life {
     }
 
     fn connected(&mut self, comm: &Communicator) {
-        self.life = self.world.with(|state| state.lives_of_master);
-        self.is_known = false;
+        self.life = self.world.with(|state| {
+            let process = &mut state.processes[self.number];
+            process.connected = Some(Instant::now());
+            // What was agreed to with another master is nothing to this one.
+            process.synced = process
+                .synced
+                .filter(|_| self.life == state.lives_of_master);
+            state.lives_of_master
+        });
+        self.known_since = None;
         self.optimizes_first = false;
         self.tell(&format!("is connected as {}", comm.peer_id().0));
     }
@@ -135,6 +143,10 @@ impl Life {
         let builder = match plan.sites {
             0 => builder,
             sites => builder.site(format!("s{}", plan.site_of(self.number) % sites)),
+        };
+        let builder = match plan.flips_bits() {
+            true => builder.checksums(Checksums::Always),
+            false => builder,
         };
         match plan.is_tight {
             true => builder.concurrent_reduces(1).keep_memory(Duration::ZERO),
@@ -236,9 +248,9 @@ impl Life {
         let report = report?;
         let revision = report.revision;
         // Those who are left may have done again what this peer had done when its connection was lost.
-        let had = match self.is_known {
-            true => before,
-            false => before.min(revision.saturating_sub(1)),
+        let had = match self.known_since {
+            Some(since) if !self.may_be_outvoted(since) => before,
+            Some(_) | None => before.min(revision.saturating_sub(1)),
         };
         let synced = Synced {
             revision,
@@ -246,14 +258,27 @@ impl Life {
             entries_received: report.entries_received,
             had,
         };
-        (self.has_synced, self.is_known, self.restarts) = (true, true, false);
+        (self.has_synced, self.restarts) = (true, false);
+        self.known_since = Some(Instant::now());
         self.world.synced(self.number, self.life, &synced);
         match self.state.wrong_block() {
-            Some(block) if !self.world.plan.flips_bits() => Err(Failed::Wrong(format!(
+            Some(block) => Err(Failed::Wrong(format!(
                 "block {block} of the state is not that of revision {revision}"
             ))),
-            _ => Ok(revision),
+            None => Ok(revision),
         }
+    }
+
+    /// Whether others have come to a master that knows nothing of what was before it. They may hold the same revision with
+    /// other content, which they have reached without this peer.
+    fn may_be_outvoted(&self, since: Instant) -> bool {
+        self.life > 1
+            && self.world.with(|state| {
+                let mut processes = state.processes.iter();
+                processes.any(|other| {
+                    other.group == self.group && other.connected.is_some_and(|at| at >= since)
+                })
+            })
     }
 
     fn strategy(&self, comm: &Communicator) -> SyncStrategy {
@@ -296,13 +321,18 @@ impl Life {
     fn judge(&mut self, error: &Error) -> After {
         self.tell(&format!("got: {error}"));
         self.world.with(|state| state.counts.errors += 1);
-        let is_tainted = self.world.plan.flips_bits();
         if let Error::Conflict(conflict) = error {
             self.optimizes_first |= conflict.theirs == CallKind::OptimizeTopology;
         }
         match error {
             _ if self.world.is_over() && error.is_final() => After::End,
-            Error::Kicked(Misdeed::RevisionAhead { .. }) if self.life > 1 => After::Forget,
+            // A newcomer was the first to come to a master that knows nothing of what was before it.
+            Error::Kicked(Misdeed::RevisionAhead { .. })
+            | Error::SyncFailed(SyncFailure::RevisionSkipped { .. })
+                if self.life > 1 =>
+            {
+                After::Forget
+            }
             Error::Kicked(Misdeed::Cancels) if self.world.plan.script.gives_up > 0 => {
                 After::Reconnect
             }
@@ -320,7 +350,6 @@ impl Life {
                     After::Again
                 }
                 Next::Reconnect => After::Reconnect,
-                _ if is_tainted => After::Forget,
                 _ => {
                     self.world
                         .found(&format!("peer {} gave up: {error}", self.number));

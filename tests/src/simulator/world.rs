@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pccl_transport_memory::{MemoryHost, MemoryNet};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::ears::Armed;
 use super::plan::Plan;
@@ -63,6 +64,10 @@ pub(super) struct Process {
     pub(super) whole: u32,
     /// The revision of the state that it holds.
     pub(super) revision: u64,
+    /// The revision that it has agreed to last.
+    pub(super) synced: Option<u64>,
+    /// When it connected last.
+    pub(super) connected: Option<Instant>,
     /// What it does, for the story of a hang.
     pub(super) doing: String,
 }
@@ -136,6 +141,8 @@ impl World {
                 task: None,
                 whole: 0,
                 revision: 0,
+                synced: None,
+                connected: None,
                 doing: String::new(),
             });
             state.processes.len() - 1
@@ -202,8 +209,16 @@ impl World {
             "peer {number} synced revision {}, {} entries received",
             synced.revision, synced.entries_received
         ));
-        self.with(|state| state.processes[number].revision = synced.revision);
+        let is_forgotten = self.is_forgotten(number, synced.revision);
+        self.with(|state| {
+            let process = &mut state.processes[number];
+            process.revision = synced.revision;
+            process.synced = Some(synced.revision);
+        });
         self.check(number, life, |checker| {
+            if is_forgotten {
+                checker.forget_state(synced.revision);
+            }
             checker.synced(number as u64, synced)
         });
     }
@@ -233,6 +248,19 @@ impl World {
         });
     }
 
+    /// Whether nobody else who lives has agreed to this revision, or to a later one. Then nobody has the content that the
+    /// dead agreed to.
+    fn is_forgotten(&self, number: usize, revision: u64) -> bool {
+        self.with(|state| {
+            let group = state.processes[number].group;
+            let agreed = |other: usize| {
+                let process = &state.processes[other];
+                process.group == group && process.synced.is_some_and(|synced| synced >= revision)
+            };
+            !state.living().any(agreed)
+        })
+    }
+
     /// Whether all who held this revision of a group are dead. Then the group may go on from an older one, and what was
     /// known of its steps is of no more use.
     pub(super) fn is_lost(&self, life: u32, group: u32, revision: u64) -> bool {
@@ -249,9 +277,6 @@ impl World {
     }
 
     fn check(&self, number: usize, life: u32, check: impl FnOnce(&mut Checker)) {
-        if self.plan.flips_bits() {
-            return;
-        }
         let found: Vec<String> = self.with(|state| {
             let group = state.processes[number].group;
             let (seed, elements) = (self.key(life, group), self.plan.script.elements);
