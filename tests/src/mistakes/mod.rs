@@ -3,11 +3,19 @@
 //! A mistake is a change of a few words in one source file, as a careless hand might make it. The program `mistakes`
 //! makes each of them in a copy of the workspace, builds the copy, and runs the check.
 //!
-//! | module | what goes wrong |
+//! | module | what it is for |
 //! |---|---|
-//! | [`drivers`] | the code around the machines: client, data plane, master; the simulator finds it |
+//! | [`drivers`] | mistakes in the code around the machines: client, data plane, master; the simulator finds them |
+//! | [`copy`] | the copy of the workspace in which they are made |
+//! | [`trial`] | making one, building, and running its check |
+//! | [`child`] | running a program that may never end |
 
+pub mod child;
+pub mod copy;
 pub mod drivers;
+pub mod trial;
+
+pub use drivers::DRIVERS;
 
 /// A mistake that is made by hand, and the check that has to see it.
 #[derive(Clone, Copy, Debug)]
@@ -40,3 +48,41 @@ pub enum FoundBy {
 
 /// Within so many seeds the simulator has to find a mistake.
 pub const SEEDS: u64 = 2000;
+
+/// Why a mistake cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name}: the text to replace occurs {times} times in {file}, not once: {text:?}")]
+pub struct NotOnce {
+    /// The mistake.
+    pub name: &'static str,
+    /// The file.
+    pub file: &'static str,
+    /// What was looked for.
+    pub text: &'static str,
+    /// How often it is there.
+    pub times: usize,
+}
+
+impl Mistake {
+    /// The source with the mistake in it.
+    ///
+    /// # Errors
+    /// A text that is to be replaced is not there, or not only once.
+    pub fn make_in(&self, source: &str) -> Result<String, NotOnce> {
+        let mut made = source.to_owned();
+        for (text, by) in self.edits {
+            let times = source.matches(text).count();
+            if times != 1 {
+                let (name, file) = (self.name, self.file);
+                return Err(NotOnce {
+                    name,
+                    file,
+                    text,
+                    times,
+                });
+            }
+            made = made.replacen(text, by, 1);
+        }
+        Ok(made)
+    }
+}
