@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use pccl_tests::mistakes::{DRIVERS, Mistake};
+use pccl_tests::mistakes::{DRIVERS, FoundBy, LIMITS, Mistake};
 
 fn all() -> impl Iterator<Item = &'static Mistake> {
-    DRIVERS.iter()
+    DRIVERS.iter().chain(LIMITS)
 }
 
 #[test]
@@ -43,6 +43,31 @@ fn each_mistake_has_a_name_of_its_own() {
     }
 
     assert!(names.len() >= 18, "{} mistakes", names.len());
+}
+
+/// What may be wrong in docs/hostile.md without anybody noticing, and its tests say so.
+const NOT_NOTICED: [&str; 1] = ["a_wrong_contribution_makes_the_result_wrong_and_the_same_on_all"];
+
+#[test]
+fn each_test_that_the_page_of_bounds_names_sees_a_bound_that_is_removed() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/hostile.md");
+    let page = fs::read_to_string(page).expect("the page");
+    let (tables, _) = page.split_once("## Fuzzing").expect("the tables");
+    let words = tables.split('`').skip(1).step_by(2);
+    // Other names have fewer words than that of a test.
+    let named = words.filter(|word| word.matches('_').count() >= 4 && !word.contains(' '));
+    let named: BTreeSet<&str> = named.collect();
+    let test_of = |mistake: &Mistake| match mistake.found_by {
+        FoundBy::Test { test, .. } => test.rsplit("::").next().unwrap_or(test),
+        FoundBy::Simulator => panic!("{} has no test", mistake.name),
+    };
+    let proved: BTreeSet<&str> = LIMITS.iter().map(test_of).chain(NOT_NOTICED).collect();
+
+    let unproved: Vec<_> = named.difference(&proved).collect();
+    let unnamed: Vec<_> = proved.difference(&named).collect();
+
+    assert!(unproved.is_empty(), "no mistake for {unproved:#?}");
+    assert!(unnamed.is_empty(), "the page does not name {unnamed:#?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::{Parser, ValueEnum};
 use pccl_tests::mistakes::copy::Copy;
 use pccl_tests::mistakes::trial::{Bench, Verdict};
-use pccl_tests::mistakes::{DRIVERS, FoundBy, Mistake};
+use pccl_tests::mistakes::{DRIVERS, FoundBy, LIMITS, Mistake};
 
 /// Makes mistakes by hand, one after the other, in a copy of the workspace below the target directory, and runs the
 /// check that has to see each. At the end the checks run without a mistake, and must see nothing. Exit code 0: every
@@ -33,6 +33,8 @@ struct Arguments {
 enum Which {
     /// In the code around the machines
     Drivers,
+    /// Limits that are not there
+    Limits,
     /// All lists
     All,
 }
@@ -71,7 +73,9 @@ fn main() -> ExitCode {
 
 fn choose(arguments: &Arguments) -> Vec<&'static Mistake> {
     let lists: &[&[Mistake]] = match arguments.which {
-        Which::Drivers | Which::All => &[DRIVERS],
+        Which::Drivers => &[DRIVERS],
+        Which::Limits => &[LIMITS],
+        Which::All => &[DRIVERS, LIMITS],
     };
     let is_chosen = |mistake: &&Mistake| {
         let only = &arguments.only;

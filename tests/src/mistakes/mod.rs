@@ -6,6 +6,7 @@
 //! | module | what it is for |
 //! |---|---|
 //! | [`drivers`] | mistakes in the code around the machines: client, data plane, master; the simulator finds them |
+//! | [`limits`] | limits of docs/hostile.md that are not there; the test of each finds it |
 //! | [`copy`] | the copy of the workspace in which they are made |
 //! | [`trial`] | making one, building, and running its check |
 //! | [`child`] | running a program that may never end |
@@ -13,9 +14,11 @@
 pub mod child;
 pub mod copy;
 pub mod drivers;
+pub mod limits;
 pub mod trial;
 
 pub use drivers::DRIVERS;
+pub use limits::LIMITS;
 
 /// A mistake that is made by hand, and the check that has to see it.
 #[derive(Clone, Copy, Debug)]
