@@ -121,6 +121,25 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
+    async fn a_master_that_does_not_answer_is_given_up_in_time() {
+        let answer = Duration::from_secs(5);
+        let begun = Instant::now();
+        let reaching = Reaching {
+            answer,
+            patience: Duration::ZERO,
+        };
+        let master = Destination::of("master.example:48148");
+        let transport = Late(begun + 100 * answer);
+
+        let heard = reaching.reach(&master, &transport, 1).await.err();
+
+        let master = "master.example:48148".to_owned();
+        let reason = LaneError::TimedOut.into();
+        assert_eq!(heard, Some(Error::MasterUnreachable { master, reason }));
+        assert_eq!(begun.elapsed(), answer);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_peer_that_stood_still_while_it_connects_hears_the_masters_answer() {
         let answer = Duration::from_secs(5);
         let resumed = Instant::now() + 2 * answer;

@@ -3,6 +3,7 @@
 mod support;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use pccl::Reduce;
 use pccl_core::id::{Identity, PeerId, Ticket};
@@ -12,6 +13,10 @@ use pccl_master::KeyPair;
 use support::under::Under;
 use support::{Run, together};
 use tokio::runtime::Runtime;
+use tokio::time::timeout;
+
+/// Against hangs only.
+const GUARD: Duration = Duration::from_secs(30);
 
 /// Whoever dials a peer by what its run goes over: plainly where that has plain lanes. All peers of these tests have
 /// the key of this process.
@@ -49,10 +54,13 @@ impl Strangers {
         self.runtime.block_on(async {
             send_all(stranger.tx.as_mut(), bytes, b"").await.unwrap();
             let mut some = [0; 1024];
-            // A reset in place of an end is fine: the connection is over.
-            while let Ok(count @ 1..) = recv_some(stranger.rx.as_mut(), &mut some).await {
-                answer.extend_from_slice(&some[..count]);
-            }
+            let hearing = async {
+                // A reset in place of an end is fine: the connection is over.
+                while let Ok(count @ 1..) = recv_some(stranger.rx.as_mut(), &mut some).await {
+                    answer.extend_from_slice(&some[..count]);
+                }
+            };
+            timeout(GUARD, hearing).await.expect("it ends");
         });
         String::from_utf8_lossy(&answer).into_owned()
     }

@@ -54,3 +54,42 @@ impl Apologies {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pccl_transport_memory::{Path, pair};
+    use tokio::task::JoinHandle;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(1);
+
+    fn ended(visits: &[JoinHandle<()>]) -> usize {
+        visits.iter().filter(|visit| visit.is_finished()).count()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_are_told_at_a_time_why_they_are_refused_and_no_more() {
+        let apologies = Apologies::within(LIMIT);
+        let mut diallers = Vec::new();
+        let visits: Vec<_> = (0..APOLOGIES_MAX + 20)
+            .map(|_| {
+                // The other end never hangs up.
+                let (lane, dialler) = pair(Path::NEAR, Path::NEAR);
+                diallers.push(dialler);
+                let from = SocketAddr::from(([192, 0, 2, 1], 5000));
+                let apologies = apologies.clone();
+                tokio::spawn(async move {
+                    let incoming = Incoming { lane, from };
+                    apologies.turn_away(incoming, Full::Outside).await;
+                })
+            })
+            .collect();
+
+        sleep(LIMIT / 2).await;
+        assert_eq!(ended(&visits), 20);
+        sleep(LIMIT).await;
+        assert_eq!(ended(&visits), visits.len());
+    }
+}

@@ -20,6 +20,15 @@ use crate::limits::Limits;
 use crate::outbox::{Attachment, Outbox};
 use crate::pulse::Pulse;
 
+/// How many messages of all peers may wait for the machine. While the queue is full, connections are not read
+/// (backpressure). Room is given in the order of requests, so a flood from one peer delays the others by one turn.
+const EVENTS_MAX: usize = 64;
+
+/// The queue in which connections wait for the desk.
+pub(crate) fn desk_queue() -> (mpsc::Sender<Event>, mpsc::Receiver<Event>) {
+    mpsc::channel(EVENTS_MAX)
+}
+
 /// The reports of connections to the desk.
 #[derive(Debug)]
 pub(crate) enum Event {
@@ -361,28 +370,57 @@ mod tests {
     use crate::gate::Gate;
     use crate::intake::Budget;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_peer_that_waits_behind_a_full_queue_is_not_silent() {
-        let gate = Gate::new(&Limits::default());
-        let turn = gate.arrive([127, 0, 0, 1].into()).unwrap();
+    /// The reading half of a connection from this address.
+    async fn reading(gate: &Arc<Gate>, from: u8, desk: mpsc::Sender<Event>) -> Reading {
+        let turn = gate.arrive([192, 0, 2, from].into()).unwrap();
         let permit = turn.comes().await.unwrap();
-        let pulse = Arc::clone(permit.pulse());
-        let (desk, _queue) = mpsc::channel(1);
-        let reading = Reading {
+        Reading {
             registration: None,
             peer: Some(PeerId(1)),
             conn: ConnId(1),
             intake: Intake::new(&Budget::of(0)),
-            pulse: Arc::clone(&pulse),
+            pulse: Arc::clone(permit.pulse()),
             granted: Arc::new(Granted::new(permit)),
             desk,
-        };
-        let event = || Event::Message {
+        }
+    }
+
+    fn event() -> Event {
+        Event::Message {
             peer: PeerId(1),
             conn: ConnId(1),
             message: ToMaster::Heartbeat { moved: false },
             share: None,
-        };
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_peers_that_say_more_than_the_machine_processes_the_others_are_not_read() {
+        let gate = Gate::new(&Limits::default());
+        let (desk, queue) = desk_queue();
+        let mut tellers = Vec::new();
+        for from in 1..10 {
+            let reading = reading(&gate, from, desk.clone()).await;
+            tellers.push(tokio::spawn(async move {
+                for _ in 0..10 {
+                    reading.tell(event()).await.unwrap();
+                }
+            }));
+        }
+
+        sleep(Duration::from_secs(3600)).await;
+
+        assert_eq!(queue.len(), EVENTS_MAX);
+        let waiting = tellers.iter().filter(|teller| !teller.is_finished());
+        assert!(waiting.count() >= 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_waits_behind_a_full_queue_is_not_silent() {
+        let gate = Gate::new(&Limits::default());
+        let (desk, _queue) = mpsc::channel(1);
+        let reading = reading(&gate, 1, desk).await;
+        let pulse = Arc::clone(&reading.pulse);
         reading.tell(event()).await.unwrap();
         tokio::spawn(async move { reading.tell(event()).await });
 

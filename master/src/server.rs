@@ -15,7 +15,7 @@ use rand::{RngExt, SeedableRng};
 use tokio::sync::{mpsc, watch};
 
 use crate::advertise::reachable_at;
-use crate::connection::Event;
+use crate::connection::desk_queue;
 use crate::desk::Desk;
 use crate::error::{ServeError, TrustError};
 use crate::journal::{Begun, Journal, JournalError};
@@ -24,10 +24,6 @@ use crate::listeners::{Failed, Listeners};
 use crate::reception::Reception;
 use crate::security::{Security, Trust};
 use crate::visit::House;
-
-/// How many messages of all peers may wait for the machine. While the queue is full, connections are not read
-/// (backpressure). Room is given in the order of requests, so a flood from one peer delays the others by one turn.
-const EVENTS_MAX: usize = 64;
 
 /// Configures a master. [`bind`](Self::bind) binds it, and [`spawn`](Self::spawn) binds and runs it on its own
 /// thread.
@@ -387,7 +383,7 @@ impl MasterServer {
     /// The journal cannot be written, for example because the disk is full. The peers wait for a master that goes on
     /// with the run, as after `suspend`.
     pub async fn run(self) -> Result<(), JournalError> {
-        let (events, queue) = mpsc::channel::<Event>(EVENTS_MAX);
+        let (events, queue) = desk_queue();
         let record = self.record.as_deref();
         let mut desk = Desk::new(self.config, self.limits.clone(), queue, record);
         if let Some(begun) = self.journal {

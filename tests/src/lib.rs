@@ -21,6 +21,7 @@
 //! | [`throttle`] | a transport whose lanes share a link of limited rate (of `pccl-transport-memory`) |
 //! | [`policy`] | the master's decisions in situations, under virtual time |
 //! | [`simulator`] | whole runs of the real master and the real client code, on one thread and under virtual time |
+//! | [`mistakes`] | mistakes that are made by hand, each with the check that has to see it |
 //! | [`wan`] | an internet in a box: network namespaces, and a wire with delay, loss and limits between them |
 //! | [`fuzz`] | fuzz targets: decoders and machines that are given any bytes |
 //! | [`siege`] | garbage for the master and for peers while a run goes on |
@@ -32,6 +33,7 @@ pub mod crowd;
 pub mod fuzz;
 mod halves;
 pub mod losses;
+pub mod mistakes;
 pub mod over;
 mod overheard;
 pub mod policy;

@@ -27,9 +27,6 @@ pub(crate) const HANDSHAKES_MAX: usize = 256;
 /// If at least this many handshakes run, a new connection first has to validate its address.
 pub(crate) const HANDSHAKES_UNASKED: usize = 32;
 
-/// Maximum number of connections. Further ones are refused.
-const CONNECTIONS_MAX: usize = 4096;
-
 /// How long a connection without lanes is kept open for another lane.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -45,6 +42,8 @@ pub(crate) struct Host {
     pub(crate) own: Identity,
     /// Maximum number of bytes in flight of a lane.
     pub(crate) window: u32,
+    /// Maximum number of connections. Further ones are refused.
+    pub(crate) connections_max: usize,
     /// The configuration for connections from this machine.
     pub(crate) within: Arc<ServerConfig>,
     pub(crate) lanes: LaneSender,
@@ -95,7 +94,7 @@ fn take_in(
         let _ = coming.retry();
         return;
     }
-    if endpoint.open_connections() >= CONNECTIONS_MAX {
+    if endpoint.open_connections() >= host.connections_max {
         return coming.refuse();
     }
     let from = Origin::from(coming.remote_address().ip());

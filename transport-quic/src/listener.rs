@@ -56,6 +56,7 @@ impl QuicLanes {
         let host = Host {
             own: configs.own,
             window: settings.window,
+            connections_max: settings.connections_max,
             within: Arc::new(settings.server(configs, Locality::Local)?),
             lanes: sender,
         };
@@ -65,6 +66,12 @@ impl QuicLanes {
             lanes,
             left: left.clone(),
         })
+    }
+
+    /// Number of lanes that wait to be accepted.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.lanes.len()
     }
 }
 

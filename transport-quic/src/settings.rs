@@ -13,8 +13,11 @@ use crate::congestion::Congestion;
 use crate::keys::Configs;
 use crate::locality::Locality;
 
+/// Maximum number of connections of a listener. Further ones are refused.
+const CONNECTIONS_MAX: usize = 4096;
+
 /// Maximum number of lanes of a connection.
-const LANES_MAX: u32 = 1024;
+pub(crate) const LANES_MAX: u32 = 1024;
 
 /// Packets per acknowledgement. Each acknowledgement costs time at both ends.
 const PACKETS_PER_ACK: u32 = 10;
@@ -23,7 +26,7 @@ const PACKETS_PER_ACK: u32 = 10;
 const ACK_DELAY: Duration = Duration::from_millis(5);
 
 /// Maximum number of connection attempts that wait to be processed, and of bytes stored for each and for all of them.
-const ATTEMPTS_MAX: usize = 256;
+pub(crate) const ATTEMPTS_MAX: usize = 256;
 const ATTEMPT_BYTES: u64 = 16 << 10;
 const ATTEMPTS_BYTES: u64 = 1 << 20;
 
@@ -68,6 +71,8 @@ pub(crate) struct Settings {
     pub(crate) congestion: Congestion,
     /// The largest datagram that is tried. `None`: it depends on the path.
     pub(crate) datagram: Option<u16>,
+    /// How many connections a listener has at most.
+    pub(crate) connections_max: usize,
 }
 
 impl Default for Settings {
@@ -77,6 +82,7 @@ impl Default for Settings {
             idle_timeout: Duration::from_secs(11),
             congestion: Congestion::default(),
             datagram: None,
+            connections_max: CONNECTIONS_MAX,
         }
     }
 }

@@ -273,7 +273,10 @@ mod tests {
     use std::future::ready;
     use std::task::{Context, Poll};
 
+    use pccl_core::element::ElementType;
+    use pccl_core::id::{ContentHash, Revision};
     use pccl_core::messages::ToPeer;
+    use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
     use pccl_core::wire::{DecodeError, HandshakeError};
 
     use super::*;
@@ -330,6 +333,40 @@ mod tests {
 
         let too_long = Err(DecodeError::TooLong { length, cap });
         assert_eq!((first, again), (too_long.clone(), too_long));
+    }
+
+    /// A megabyte and more.
+    fn long_vote() -> ToMaster {
+        let entry = |_| EntryInfo {
+            name: "n".repeat(255),
+            element: ElementType::F32,
+            count: 1,
+            hash: ContentHash(1),
+            allow_content_inequality: false,
+        };
+        ToMaster::SyncSharedState(SyncVote {
+            revision: Revision(1),
+            strategy: SyncStrategy::EnforcePopular,
+            restart: false,
+            entries: (0..4096).map(entry).collect(),
+        })
+    }
+
+    #[test]
+    fn of_messages_that_the_master_does_not_acknowledge_a_bounded_number_of_bytes_is_kept() {
+        let mut queue = SendQueue::default();
+        let vote = long_vote();
+
+        for _ in 0..20 {
+            queue.push(&vote).unwrap();
+            queue.bytes.clear();
+        }
+
+        let kept: usize = queue.messages.iter().map(|frame| frame.len()).sum();
+        assert_eq!(kept, queue.kept_bytes);
+        assert!(kept <= UNACKNOWLEDGED_MAX, "{kept}");
+        assert!(kept > UNACKNOWLEDGED_MAX / 2, "{kept}");
+        assert_eq!(queue.resume(0), Err(CannotResume::Forgotten));
     }
 
     #[tokio::test]

@@ -14,6 +14,7 @@
 //! **Invariant:** however many lanes come from one address, they push out none of an address from which
 //! fewer come.
 
+mod refusals;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +34,8 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::patience;
+
+use refusals::Refusals;
 
 /// How long a connection may take to say what it is for, and to take the answer.
 const PREAMBLE_LIMIT: Duration = Duration::from_secs(5);
@@ -233,7 +236,8 @@ struct Silent {
     spoke: oneshot::Receiver<()>,
 }
 
-/// Accepts until the listener is closed; at most `room` connections have not said what they are for.
+/// Accepts until the listener is closed; at most `room` connections have not said what they are for, and at most as many
+/// are being refused.
 async fn accept(
     mut listener: Box<dyn Listener>,
     knocks: mpsc::UnboundedSender<Knock>,
@@ -241,6 +245,7 @@ async fn accept(
 ) {
     let mut callers = JoinSet::new();
     let mut silent: Crowd<Silent> = Crowd::new(room);
+    let refusals = Refusals::within(PREAMBLE_LIMIT, room);
     let mut troubles = Seldom::default();
     loop {
         let incoming = tokio::select! {
@@ -259,6 +264,7 @@ async fn accept(
                     (incoming.lane, from),
                     (speaks, stays),
                     knocks.clone(),
+                    refusals.clone(),
                 ));
                 silent.retain(|silent| !has_ended(&mut silent.spoke));
                 let gives_way = silent.push(from, Silent { _stays, spoke });
@@ -300,6 +306,7 @@ async fn serve(
     (mut lane, from): (Lane, Origin),
     (speaks, stays): (oneshot::Sender<()>, oneshot::Receiver<()>),
     knocks: mpsc::UnboundedSender<Knock>,
+    refusals: Refusals,
 ) {
     let heard = tokio::select! {
         // What has arrived is heard, also from who has to give way.
@@ -322,17 +329,14 @@ async fn serve(
     };
     drop(speaks);
     match preamble.purpose {
-        Purpose::Control | Purpose::Resume => turn_away(&mut lane, NOT_THE_MASTER).await,
+        Purpose::Control | Purpose::Resume => {
+            let refused = Reply::Refused(NOT_THE_MASTER.into());
+            refusals.tell(lane, from, &refused).await;
+        }
         Purpose::LinkLane | Purpose::SharedState | Purpose::Probe => {
-            answer((lane, from), preamble, knocks).await;
+            answer((lane, from), preamble, knocks, refusals).await;
         }
     }
-}
-
-/// Refuses a connection for good. A dialler that does not take the refusal sees the end of the connection.
-async fn turn_away(lane: &mut Lane, why: &str) {
-    let refused = Reply::Refused(why.into());
-    let _ = timeout(PREAMBLE_LIMIT, refuse(lane.tx.as_mut(), &refused)).await;
 }
 
 /// Answers a connection that has said what it is for.
@@ -340,6 +344,7 @@ async fn answer(
     (mut lane, from): (Lane, Origin),
     preamble: Preamble,
     knocks: mpsc::UnboundedSender<Knock>,
+    refusals: Refusals,
 ) {
     let (answer, wanted) = oneshot::channel();
     let knock = Knock {
@@ -364,6 +369,5 @@ async fn answer(
         Ok(Ok(Answer::Untrusted)) => Reply::Refused(UNTRUSTED.into()),
         Ok(Err(_)) | Err(_) => Reply::NotYet(UNKNOWN_TICKET.into()),
     };
-    // A dialler that does not take the refusal sees the end of the connection.
-    let _ = timeout(PREAMBLE_LIMIT, refuse(lane.tx.as_mut(), &reply)).await;
+    refusals.tell(lane, from, &reply).await;
 }

@@ -59,9 +59,14 @@ fn a_refused_newcomer_reads_why_in_its_connect_call() {
 
 #[test]
 fn a_master_that_never_welcomes_counts_as_lost() {
-    let mut desk = Desk::awaiting_welcome();
+    let mut desk = Desk::unconnected();
+    let timer = PeerTimer::MasterSilence;
 
-    let out = desk.gets(PeerInput::TimerFired(PeerTimer::MasterSilence));
+    let hello = desk.calls(Call::Connect);
+    let out = desk.gets(PeerInput::TimerFired(timer));
+
+    let after = WELCOME_LIMIT;
+    assert!(hello.contains(&PeerOutput::StartTimer { timer, after }));
 
     assert_eq!(
         answers(&out),

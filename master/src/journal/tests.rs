@@ -3,9 +3,11 @@
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pccl_core::id::{ConnId, GroupId, PeerId, ProtocolVersion};
+use pccl_core::element::ElementType;
+use pccl_core::id::{ConnId, ContentHash, GroupId, PeerId, ProtocolVersion, Revision};
 use pccl_core::log::{Damage, LogError, ReplayError};
 use pccl_core::messages::{Hello, ToMaster};
+use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
 use pccl_core::site::SiteName;
 
 use super::*;
@@ -63,6 +65,30 @@ fn heartbeat() -> MasterInput {
     MasterInput::Message {
         peer: PeerId(1),
         message: ToMaster::Heartbeat { moved: false },
+    }
+}
+
+/// A vote to synchronize takes more than this.
+const LONG_VOTE_BYTES: u64 = 1024 * 1024;
+
+/// It means nothing, and is kept nevertheless.
+fn long_vote() -> MasterInput {
+    let entry = |number: u64| EntryInfo {
+        name: format!("{number:0250}"),
+        element: ElementType::F32,
+        count: 1,
+        hash: ContentHash(1),
+        allow_content_inequality: false,
+    };
+    MasterInput::Message {
+        // Nobody.
+        peer: PeerId(99),
+        message: ToMaster::SyncSharedState(SyncVote {
+            revision: Revision(1),
+            strategy: SyncStrategy::EnforcePopular,
+            restart: false,
+            entries: (0..LONG_VOTE_BYTES / 250).map(entry).collect(),
+        }),
     }
 }
 
@@ -158,7 +184,17 @@ fn a_journal_that_has_become_long_is_followed_by_a_short_one() {
     let scratch = Scratch::new();
     let mut begun = scratch.open().unwrap();
     step(&mut begun, connected(1));
-    begun.journal.flush().unwrap();
+    let mut votes = 0;
+    while !begun.journal.is_long() {
+        step(&mut begun, long_vote());
+        begun.journal.flush().unwrap();
+        votes += 1;
+        assert!(
+            votes <= LONG_BYTES / LONG_VOTE_BYTES,
+            "{} bytes",
+            begun.journal.bytes
+        );
+    }
     let before = scratch.files();
 
     begun.journal.compact(&begun.durable).unwrap();

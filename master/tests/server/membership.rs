@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pccl_core::messages::{Misdeed, ToMaster, ToPeer};
 use pccl_core::topology::{BrokenLinks, LinkId, LinkOrder};
-use pccl_core::wire::{ControlError, encode_control};
+use pccl_core::wire::{CONTROL_FRAME_MAX, ControlError, encode_control};
 use pccl_master::{Limits, MasterConfig, MasterServer, spawn};
 use tokio::time::{Instant, advance, sleep};
 
@@ -178,14 +178,17 @@ async fn a_peer_that_sends_garbage_reads_why_it_was_kicked() {
 
 #[tokio::test]
 async fn a_peer_that_announces_a_message_beyond_the_limit_is_kicked_before_it_sends_it() {
-    let master = spawn("127.0.0.1:0").unwrap();
-    let lane = Client::dial(master.local_addr()).await;
-    let (mut founder, _) = Client::found(lane).await;
+    // The second one is a session frame.
+    for announced in [CONTROL_FRAME_MAX as u32 + 1, u32::MAX >> 1] {
+        let master = spawn("127.0.0.1:0").unwrap();
+        let lane = Client::dial(master.local_addr()).await;
+        let (mut founder, _) = Client::found(lane).await;
 
-    founder.say_bytes(&announcing(u32::MAX >> 1, &[])).await;
+        founder.say_bytes(&announcing(announced, &[])).await;
 
-    let last = founder.hear().await;
-    assert_eq!(last, ToPeer::Kicked(Misdeed::Malformed));
+        let last = founder.hear().await;
+        assert_eq!(last, ToPeer::Kicked(Misdeed::Malformed), "{announced}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! Why a frame is not taken: each fault of a neighbour has its name, and none is taken for a defect.
 
-use pccl_core::element::{ElementType, ReduceOp};
+use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::plan::{Algorithm, Reach};
 use pccl_core::wire::FrameHeader;
 
@@ -183,6 +183,60 @@ fn frames_of_a_stripe_come_on_one_lane() {
         Some(NotTaken::Misfit(Misfit::OtherLane))
     );
     assert_eq!(rank.objection(1, rest), None);
+}
+
+/// Rank 0 of two that send a sum of single precision in bytes.
+fn quantized() -> Worker {
+    let place = Place {
+        world: 2,
+        rank: 0,
+        lanes: 1,
+    };
+    let pace = Pace {
+        frame_bytes: 1000,
+        window: None,
+        stripe_bytes: 16 * 1024,
+    };
+    let exit = Exit {
+        rank: 1,
+        leaves_machine: false,
+        lanes: vec![0],
+    };
+    let sum = CollectiveSpec {
+        quantization: Quantization::MinMax {
+            to: ElementType::U8,
+        },
+        ..spec(ReduceOp::Sum, ElementType::F32, COUNT)
+    };
+    let data = vec![0; 4 * COUNT];
+    Worker::new(
+        (&sum, Algorithm::Ring),
+        place,
+        (pace, &[exit]),
+        data,
+        &Pool::new(1),
+    )
+}
+
+#[test]
+fn an_encoded_frame_has_one_length_and_no_other() {
+    let is_taken = |length: &u32| {
+        let length = *length;
+        let frame = FrameHeader { length, ..first() };
+        let mut rank = quantized();
+        let (work, mut buffers) = rank.parts();
+        let announced = work.announce((1, 0), &frame, &mut buffers);
+        let misfit = announced.map(|_| ());
+        assert!(
+            matches!(misfit, Ok(()) | Err(NotTaken::Misfit(Misfit::Length))),
+            "{misfit:?}"
+        );
+        misfit.is_ok()
+    };
+
+    let taken: Vec<u32> = (0..1000).filter(is_taken).collect();
+
+    assert_eq!(taken.len(), 1, "{taken:?}");
 }
 
 /// Rank 0 of three that exchange directly: it combines 0..34, rank 1 34..67, rank 2 67..100.

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use pccl_tests::simulator::hangs::Hangs;
 use pccl_tests::simulator::shrink::shrink;
 use pccl_tests::simulator::{Counts, Outcome, Without, simulate};
 
@@ -38,6 +39,9 @@ struct Arguments {
     /// Seeds at a time
     #[arg(long, default_value_t = 2)]
     threads: usize,
+    /// A seed that takes more seconds than this, by the clock on the wall, hangs: the program ends with exit code 3
+    #[arg(long, default_value_t = 120)]
+    hangs_after: u64,
 }
 
 fn main() -> ExitCode {
@@ -85,6 +89,7 @@ fn play_all(arguments: &Arguments) -> Tally {
     let next = AtomicU64::new(arguments.seed);
     let end = arguments.seed.saturating_add(arguments.seeds);
     let tally = Mutex::new(Tally::default());
+    let hangs = Hangs::watch(Duration::from_secs(arguments.hangs_after));
     thread::scope(|scope| {
         for _ in 0..arguments.threads.max(1) {
             scope.spawn(|| {
@@ -93,7 +98,7 @@ fn play_all(arguments: &Arguments) -> Tally {
                     if seed >= end {
                         return;
                     }
-                    let outcome = play(seed, arguments);
+                    let outcome = play(seed, arguments, &hangs);
                     let mut tally = tally.lock().unwrap_or_else(|p| p.into_inner());
                     tally.add(seed, &outcome);
                     if arguments.first && !outcome.findings.is_empty() {
@@ -106,11 +111,11 @@ fn play_all(arguments: &Arguments) -> Tally {
     tally.into_inner().unwrap_or_else(|p| p.into_inner())
 }
 
-fn play(seed: u64, arguments: &Arguments) -> Outcome {
+fn play(seed: u64, arguments: &Arguments, hangs: &Hangs) -> Outcome {
     let without = Without::default();
-    let mut outcome = simulate(seed, &without, arguments.twice);
+    let mut outcome = hangs.play(seed, || simulate(seed, &without, arguments.twice));
     if arguments.twice {
-        let again = simulate(seed, &without, true);
+        let again = hangs.play(seed, || simulate(seed, &without, true));
         if again.traced != outcome.traced {
             let pairs = again.traced.steps.iter().zip(&outcome.traced.steps);
             let same = pairs.take_while(|(one, other)| one == other).count();

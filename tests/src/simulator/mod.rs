@@ -9,6 +9,7 @@
 //! | `ears` | trace every byte of a peer, and kill it at certain messages |
 //! | `world` | what all of them share, and what is checked |
 //! | `trace` | what has happened: a hash of every event, and a story |
+//! | [`hangs`] | ends the process if a simulation does not come to an end |
 //! | [`shrink`] | leaves out of a plan what its failure does not need |
 //!
 //! A seed gives the same run each time, event for event. What is always checked: every committed reduce has the value
@@ -21,6 +22,7 @@ mod acts;
 mod driver;
 mod ears;
 pub mod fault;
+pub mod hangs;
 mod life;
 mod others;
 pub mod plan;

@@ -1,6 +1,7 @@
 //! What is special about QUIC; what every transport must do is tested for all of them together.
 
 mod absence;
+mod bounds;
 mod datagrams;
 mod impostors;
 mod lanes;

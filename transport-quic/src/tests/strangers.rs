@@ -73,7 +73,7 @@ fn flood(to: SocketAddr, count: usize) -> (quinn::Endpoint, Vec<quinn::Connectin
 }
 
 /// A listener, and how many connections it has.
-async fn listen_and_count(host: &Host) -> (QuicLanes, quinn::Endpoint) {
+pub(super) async fn listen_and_count(host: &Host) -> (QuicLanes, quinn::Endpoint) {
     let configs = host.quic.keys.configs().unwrap();
     let endpoint = open_endpoint(V4, &host.quic.left, &host.quic.settings, configs)
         .await

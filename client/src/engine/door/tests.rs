@@ -1,10 +1,12 @@
 //! Who is let in, who waits, who is told to come again, and who is told to stay away.
 
+use std::task::Poll;
+
 use pccl_core::id::PeerId;
 use pccl_core::topology::LaneFailure;
 use pccl_core::transport::{Transport, recv_some, send_all};
 use pccl_core::wire::{HandshakeError, offer, recv_reply};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, unconstrained};
 use tokio::time::{Instant, sleep};
 
 use super::*;
@@ -109,6 +111,47 @@ async fn a_flood_of_silent_connections_from_one_address_ends_none_of_another() {
     drop(silent);
 }
 
+/// How many of these have been told something, or have ended.
+async fn told(lanes: &mut [Lane]) -> usize {
+    let count = poll_fn(|cx| {
+        let is_told = |lane: &mut Lane| lane.rx.poll_recv(cx, &mut [0; 1]).is_ready();
+        Poll::Ready(lanes.iter_mut().map(is_told).filter(|is| *is).count())
+    });
+    // tokio would have who reads so much at once come again.
+    unconstrained(count).await
+}
+
+/// How many connections a door with one lane to a link has room for, before they have spoken and after it.
+const ROOM: usize = STRANGERS_MAX + 2;
+
+#[tokio::test(start_paused = true)]
+async fn of_silent_connections_so_many_stay_as_there_is_room_for() {
+    let (arrivals, dialler) = listener();
+    let mut door = Door::open(Box::new(arrivals), 1);
+
+    let mut silent: Vec<Lane> = (0..FLOOD).map(|_| dialler(STRANGER).dial()).collect();
+    answer_all(&mut door).await;
+
+    assert_eq!(told(&mut silent).await, silent.len() - ROOM);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_lanes_that_wait_for_their_order_so_many_stay_as_there_is_room_for() {
+    let (arrivals, dialler) = listener();
+    let mut door = Door::open(Box::new(arrivals), 1);
+
+    let mut waiting = Vec::new();
+    for ticket in 0..FLOOD {
+        let mut lane = dialler(STRANGER).dial();
+        let preamble = preamble(ticket).encode();
+        send_all(lane.tx.as_mut(), &preamble, &[]).await.unwrap();
+        waiting.push(lane);
+        answer_all(&mut door).await;
+    }
+
+    assert_eq!(told(&mut waiting).await, waiting.len() - ROOM);
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_gives_way_before_it_has_spoken_is_told_to_come_again() {
     let (arrivals, dialler) = listener();
@@ -149,6 +192,7 @@ async fn who_is_not_expected_yet_is_told_to_come_again() {
     let early = knock(&dialler(NEIGHBOUR), 1);
     answer_for(&mut door, HOLD_LIMIT + Duration::from_secs(1)).await;
 
+    assert!(early.is_finished());
     let answer = early.await.unwrap().unwrap_err();
     assert_eq!(answer, HandshakeError::NotYet(UNKNOWN_TICKET.into()));
 }
@@ -188,6 +232,27 @@ async fn a_lane_of_an_order_that_was_given_up_is_refused_for_good() {
         let answer = answer.await.unwrap().unwrap_err();
         assert_eq!(answer, HandshakeError::Refused(SPENT_TICKET.into()));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_orders_that_are_over_the_last_ones_are_remembered() {
+    let (arrivals, dialler) = listener();
+    let mut door = Door::open(Box::new(arrivals), 1);
+    let remembered = (SPENT_FACTOR * ROOM) as u128;
+    let last = 2 * remembered;
+
+    for ticket in 0..=last {
+        drop(expect(&mut door, ticket));
+    }
+    let _next = expect(&mut door, u128::MAX);
+    let known = knock(&dialler(NEIGHBOUR), last + 1 - remembered);
+    let forgotten = knock(&dialler(NEIGHBOUR), last - remembered);
+    answer_for(&mut door, HOLD_LIMIT + Duration::from_secs(1)).await;
+
+    let known = known.await.unwrap().unwrap_err();
+    let forgotten = forgotten.await.unwrap().unwrap_err();
+    assert_eq!(known, HandshakeError::Refused(SPENT_TICKET.into()));
+    assert_eq!(forgotten, HandshakeError::NotYet(UNKNOWN_TICKET.into()));
 }
 
 #[tokio::test(start_paused = true)]

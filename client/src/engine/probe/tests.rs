@@ -1,15 +1,20 @@
 //! Measurements over lanes in memory, under tokio's paused clock.
 
+use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
-use pccl_core::wire::PROBE_BYTES_MAX;
+use pccl_core::id::Ticket;
+use pccl_core::topology::LaneOrder;
+use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx, Listener, recv_some};
+use pccl_core::wire::{PROBE_BYTES_MAX, Reply, offer, recv_preamble, send_reply};
 use pccl_plane::Progress;
 use pccl_transport_memory::{Path, pair};
 use tokio::time::Instant;
 
 use super::*;
+use crate::simulated::listener;
 
 const LANES: u16 = 4;
 
@@ -95,6 +100,74 @@ async fn an_edge_whose_other_end_is_gone_has_no_measurement() {
     let found = sending::measure(vec![ours], &piece, &Progress::default()).await;
 
     assert_eq!(found, None);
+}
+
+/// An order of one lane that measures, with a peer that says nothing.
+fn order(way: Way, dial: Option<SocketAddr>) -> LinkOrder {
+    let lanes = LaneOrder {
+        with: PeerId(7),
+        ticket: Ticket(1),
+        dial,
+        lanes: 1,
+        identity: None,
+    };
+    LinkOrder { way, lanes }
+}
+
+const NEIGHBOUR: &str = "192.0.2.7:5000";
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_is_to_measure_and_says_nothing_is_given_up_in_time() {
+    let (arrivals, dialler) = listener();
+    let mut door = Door::open(Box::new(arrivals), 1);
+    let mut lane = dialler(NEIGHBOUR).dial();
+    let transport: Arc<dyn Transport> = Arc::new(dialler(NEIGHBOUR));
+    let order = order(Way::In, None);
+    let begun = Instant::now();
+    let progress = Progress::default();
+    let known = (1, &progress);
+    let _probing = Probing::start(Round(1), &[order], PeerId(1), known, &transport, &mut door);
+
+    let preamble = Preamble {
+        purpose: Purpose::Probe,
+        from: PeerId(7),
+        ticket: Ticket(1),
+        lane: 0,
+        lanes: 1,
+    };
+    let silent = tokio::spawn(async move {
+        offer(&mut lane, &preamble).await.unwrap();
+        recv_some(lane.rx.as_mut(), &mut [0]).await
+    });
+    let knock = door.next_knock().await.expect("it comes");
+    door.answer(knock);
+
+    assert_eq!(silent.await.unwrap(), Ok(0));
+    assert!(begun.elapsed() <= PROBE_LIMIT + Duration::from_millis(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_answers_no_measurement_is_given_up_in_time() {
+    let (mut theirs, dialler) = listener();
+    let (arrivals, _) = listener();
+    let mut door = Door::open(Box::new(arrivals), 1);
+    let transport: Arc<dyn Transport> = Arc::new(dialler(NEIGHBOUR));
+    let order = order(Way::Out, Some(NEIGHBOUR.parse().unwrap()));
+    let begun = Instant::now();
+    let progress = Progress::default();
+    let known = (1, &progress);
+    let mut probing = Probing::start(Round(1), &[order], PeerId(1), known, &transport, &mut door);
+
+    let incoming = poll_fn(|cx| theirs.poll_accept(cx)).await;
+    let mut lane = incoming.unwrap().lane;
+    recv_preamble(&mut lane).await.unwrap();
+    send_reply(lane.tx.as_mut(), &Reply::Accepted)
+        .await
+        .unwrap();
+    let found = probing.next().await;
+
+    assert!(matches!(found, Measurement::Over { .. }), "{found:?}");
+    assert!(begun.elapsed() <= PROBE_LIMIT + Duration::from_millis(10));
 }
 
 /// A lane that brings more bytes than anybody measures, at no cost.

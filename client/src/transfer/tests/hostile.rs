@@ -116,6 +116,79 @@ async fn a_request_that_announces_more_than_one_may_have_is_not_waited_for() {
     assert!(begun.elapsed() < STALL);
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_nothing_is_given_up_after_the_stall_time() {
+    let begun = Instant::now();
+
+    let served = asked(Vec::new()).await;
+
+    assert!(matches!(served, Err(TransferError::Stalled)), "{served:?}");
+    assert!(begun.elapsed() < STALL + STALL / 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_take_what_it_has_asked_for_is_given_up_after_the_stall_time() {
+    let narrow = Path {
+        window: 1000,
+        ..Path::NEAR
+    };
+    let (ours, mut theirs) = pair(narrow, narrow);
+    let request = request(1, range(0, 5000));
+    send_all(theirs.tx.as_mut(), &request, &[]).await.unwrap();
+    let begun = Instant::now();
+
+    let serving = serve(
+        vec![content(BYTES, 1)],
+        PeerId(1),
+        vec![ours],
+        Progress::default(),
+    );
+    let (_, served) = serving.await;
+
+    assert!(matches!(served, Err(TransferError::Stalled)), "{served:?}");
+    assert!(begun.elapsed() < STALL + STALL / 10);
+    drop(theirs);
+}
+
+/// The holder answers the first request with so many bytes of what was asked for and its header, and stands still then.
+async fn stalled_after(count: usize) -> Result<Moved, TransferError> {
+    let two = Two::new(vec![content(1000, 1)]);
+    let (ours, mut theirs) = pair(Path::NEAR, Path::NEAR);
+    let entries = vec![(EntryIndex(0), hash(&two.held[0]))];
+    let role = SyncRole::Request {
+        from: vec![order(1)],
+        entries: entries.into(),
+    };
+    let mut wanted = vec![vec![0; 1000]];
+    let wanter = holding(&mut wanted, 0);
+    let begin = [&range(0, 1000).encode()[..], &two.held[0]].concat();
+    send_all(theirs.tx.as_mut(), &begin[..count], &[])
+        .await
+        .unwrap();
+    let plan = two.plan(role, vec![ours]);
+    let fetched = carry_out(means(&two.staging), &wanter, plan).await;
+    drop(theirs);
+    fetched.map_err(|failed| failed.error)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_stands_still_is_given_up_after_the_stall_time() {
+    for count in [
+        0,
+        STATE_RANGE_HEADER_BYTES - 1,
+        STATE_RANGE_HEADER_BYTES,
+        STATE_RANGE_HEADER_BYTES + 999,
+    ] {
+        let begun = Instant::now();
+
+        let fetched = stalled_after(count).await;
+
+        let is_given_up = matches!(fetched, Err(TransferError::Stalled));
+        assert!(is_given_up, "{count}: {fetched:?}");
+        assert!(begun.elapsed() < STALL + STALL / 10, "{count}");
+    }
+}
+
 /// The holder answers the first request with this header, and as many bytes as were asked for.
 async fn answered(header: impl FnOnce(StateRange) -> StateRange) -> Result<Moved, TransferError> {
     let two = Two::new(vec![content(1000, 1)]);

@@ -1,0 +1,6 @@
+//! Mistakes in drivers.
+
+use super::Mistake;
+
+/// What the simulator has to find.
+pub const DRIVERS: &[Mistake] = &[];
