@@ -12,7 +12,7 @@ use pccl_transport_tcp::Tcp;
 use pccl_trust::{Address, JoinString, Via};
 use rand::rngs::{StdRng, SysRng};
 use rand::{RngExt, SeedableRng};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use crate::advertise::reachable_at;
 use crate::connection::desk_queue;

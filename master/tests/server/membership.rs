@@ -169,7 +169,9 @@ async fn a_peer_that_sends_garbage_reads_why_it_was_kicked() {
     let (mut founder, _) = Client::found(lane).await;
 
     // More than the buffers between the two hold: the master has to hear it out.
-    founder.say_bytes(&vec![0xff; 16 * 1024 * 1024]).await;
+    let garbage = vec![0xff; 16 * 1024 * 1024];
+    let frame = announcing(16, &[0xff; 16]);
+    founder.say_bytes(&[frame, garbage].concat()).await;
 
     let last = founder.hear().await;
     assert_eq!(last, ToPeer::Kicked(Misdeed::Malformed));

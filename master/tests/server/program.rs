@@ -12,6 +12,7 @@ use pccl_master::JoinString;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
+use crate::support::announcing;
 use crate::support::client::{Client, hello, soon};
 
 pub(crate) struct Program {
@@ -115,7 +116,7 @@ async fn the_log_tells_who_came_and_why_somebody_had_to_go() {
     let address = program.address().await;
     let (mut founder, _) = Client::found(Client::dial(address).await).await;
 
-    founder.say_bytes(&[0xff; 16]).await;
+    founder.say_bytes(&announcing(16, &[0xff; 16])).await;
 
     program.line("peer 1 joins group 0 from 127.0.0.1").await;
     program.line("peer 1 is accepted").await;

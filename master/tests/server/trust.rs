@@ -18,6 +18,7 @@ use pccl_master::{
 use pccl_transport_tcp::Tcp;
 use pccl_trust::{Secret, Via};
 
+use crate::support::announcing;
 use crate::support::client::{Client, soon};
 use crate::support::proven::{NOTHING, Peer, refused, show};
 
@@ -270,7 +271,7 @@ async fn a_peer_that_was_kicked_is_heard_no_more_on_its_old_connection(via: Via)
     founder.wire_ring().await;
     let villain = Peer::over(via);
     let mut kicked = villain.join(&join).await;
-    kicked.say_bytes(&[0xff; 16]).await;
+    kicked.say_bytes(&announcing(16, &[0xff; 16])).await;
     assert_eq!(kicked.hear().await, ToPeer::Kicked(Misdeed::Malformed));
     assert_eq!(kicked.listen().await, Err(ControlError::Ended));
 
