@@ -13,8 +13,8 @@ use pccl_master::{Limits, MasterConfig, MasterServer, spawn};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, advance, sleep};
 
-use crate::support::announcing;
 use crate::support::client::{Client, hello, pair, soon};
+use crate::support::messages::announcing;
 use crate::support::pipes::{ADDRESS, Pipes};
 
 /// A master within this process, and pipes to it. Nobody is silent for too long.

@@ -16,8 +16,8 @@ use pccl_master::{KeyPair, Limits, MasterServer, RunningMaster, Security, Trust,
 use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep};
 
-use crate::support::announcing;
 use crate::support::client::{Client, hello, soon};
+use crate::support::messages::announcing;
 use crate::support::pipes::{ADDRESS, Pipes};
 
 fn master() -> (RunningMaster, SocketAddr) {

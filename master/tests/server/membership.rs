@@ -8,8 +8,8 @@ use pccl_core::wire::{CONTROL_FRAME_MAX, ControlError, encode_control};
 use pccl_master::{Limits, MasterConfig, MasterServer, spawn};
 use tokio::time::{Instant, advance, sleep};
 
-use crate::support::announcing;
 use crate::support::client::{Client, hello, pair};
+use crate::support::messages::announcing;
 use crate::support::pipes::{ADDRESS, Pipes};
 
 #[tokio::test]

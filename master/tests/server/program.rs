@@ -12,8 +12,8 @@ use pccl_master::JoinString;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
-use crate::support::announcing;
 use crate::support::client::{Client, hello, soon};
+use crate::support::messages::announcing;
 
 pub(crate) struct Program {
     process: Child,

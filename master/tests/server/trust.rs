@@ -18,8 +18,8 @@ use pccl_master::{
 use pccl_transport_tcp::Tcp;
 use pccl_trust::{Secret, Via};
 
-use crate::support::announcing;
 use crate::support::client::{Client, soon};
+use crate::support::messages::announcing;
 use crate::support::proven::{NOTHING, Peer, refused, show};
 
 /// The year 2001.

@@ -21,7 +21,7 @@ use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{announcing, messages};
+use super::messages::{self, announcing};
 
 /// How long one connection waits for its victim in one direction before it goes on.
 const PATIENCE: Duration = Duration::from_millis(50);

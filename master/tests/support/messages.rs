@@ -9,6 +9,7 @@ use pccl_core::paths::Measurement;
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
 use pccl_core::site::{SITE_NAME_BYTES_MAX, SiteName};
 use pccl_core::topology::{BrokenLinks, LaneFailure, LinkId, Way};
+use pccl_core::wire::ControlHead;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
@@ -161,4 +162,16 @@ fn entry(random: &mut StdRng) -> EntryInfo {
         hash: ContentHash(u128::from(number(random)) * (1 << 64 | 1)),
         allow_content_inequality: random.random(),
     }
+}
+
+/// The beginning of a frame that announces a message of so many bytes, which need not come; or a session frame, if the
+/// highest bit is set.
+pub(crate) fn announcing(length: u32, beginning: &[u8]) -> Vec<u8> {
+    let sums = ControlHead::of_message(beginning).expect("a beginning is short");
+    let head = ControlHead {
+        is_session: length >> 31 == 1,
+        length: (length & !(1 << 31)) as usize,
+        ..sums
+    };
+    [&head.encode(), beginning].concat()
 }
