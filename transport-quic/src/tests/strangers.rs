@@ -3,6 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use quinn::udp::{RecvMeta, Transmit};
@@ -17,9 +18,9 @@ use crate::listener::{QuicLanes, open_endpoint};
 use crate::locality::Locality;
 use crate::settings::UNREAD_BYTES;
 
-/// Hears nothing, so its handshakes never end.
+/// Hears nothing, so its handshakes never end. Counts what it sends.
 #[derive(Debug)]
-struct Deaf(Arc<dyn AsyncUdpSocket>);
+struct Deaf(Arc<dyn AsyncUdpSocket>, Arc<AtomicUsize>);
 
 impl AsyncUdpSocket for Deaf {
     fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
@@ -27,6 +28,7 @@ impl AsyncUdpSocket for Deaf {
     }
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        self.1.fetch_add(1, Ordering::Relaxed);
         self.0.try_send(transmit)
     }
 
@@ -47,6 +49,15 @@ impl AsyncUdpSocket for Deaf {
 /// So many half-finished handshakes, which are never given up. Nothing is sent a second time: it would fill the buffer
 /// of the listener's socket each time that a peer of good faith tries again, in the same rhythm.
 fn flood(to: SocketAddr, count: usize) -> (quinn::Endpoint, Vec<quinn::Connecting>) {
+    let (endpoint, begun, _) = counted_flood(to, count);
+    (endpoint, begun)
+}
+
+/// The same, and how many datagrams were sent.
+pub(super) fn counted_flood(
+    to: SocketAddr,
+    count: usize,
+) -> (quinn::Endpoint, Vec<quinn::Connecting>, Arc<AtomicUsize>) {
     let stranger = Host::new();
     let configs = stranger.quic.keys.configs().unwrap();
     let mut config = stranger
@@ -59,7 +70,11 @@ fn flood(to: SocketAddr, count: usize) -> (quinn::Endpoint, Vec<quinn::Connectin
     config.transport_config(Arc::new(once));
     let name = pccl_trust::PublicKey::from(stranger.identity.0).server_name();
     let socket = crate::socket::bind_towards(to).unwrap();
-    let deaf = Deaf(TokioRuntime.wrap_udp_socket(socket).unwrap());
+    let sent = Arc::default();
+    let deaf = Deaf(
+        TokioRuntime.wrap_udp_socket(socket).unwrap(),
+        Arc::clone(&sent),
+    );
     let endpoint = quinn::Endpoint::new_with_abstract_socket(
         quinn::EndpointConfig::default(),
         None,
@@ -69,7 +84,7 @@ fn flood(to: SocketAddr, count: usize) -> (quinn::Endpoint, Vec<quinn::Connectin
     let endpoint = endpoint.unwrap();
     let begun = (0..count).map(|_| endpoint.connect_with(config.clone(), to, &name).unwrap());
     let begun = begun.collect();
-    (endpoint, begun)
+    (endpoint, begun, sent)
 }
 
 /// A listener, and how many connections it has.
