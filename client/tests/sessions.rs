@@ -11,19 +11,29 @@ use std::time::Duration;
 use pccl::{Communicator, Error, LaneError, Reduce, SharedState, SyncStrategy};
 use pccl_core::id::Identity;
 use pccl_core::transport::{Endpoint, Lane, LaneTx};
-use pccl_master::Limits;
+use pccl_master::{Limits, MasterConfig, MasterServer};
 use pccl_transport_memory::{Intercepted, Interceptor, on_recv, on_send};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use support::under::spawn_master_with;
+use support::under::{spawn_master_of, spawn_master_with};
 use support::{Run, begin, together_with};
 
 /// Breaks one control connection after the other, each when it has carried so many bytes.
 struct Breaking {
     after: Mutex<VecDeque<u64>>,
     broken: Arc<AtomicUsize>,
-    /// Whether the other end sees the end of the connection.
-    closes: bool,
+    how: How,
+}
+
+/// What becomes of a connection that breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    /// This end alone sees that it has ended.
+    Ends,
+    /// Both ends do.
+    EndsForBoth,
+    /// It carries nothing any more, and nobody is told.
+    FallsSilent,
 }
 
 /// A connection on its way to its end.
@@ -63,12 +73,12 @@ impl Doomed {
 }
 
 impl Breaking {
-    fn after(bytes: impl IntoIterator<Item = u64>, closes: bool) -> (Self, Arc<AtomicUsize>) {
+    fn after(bytes: impl IntoIterator<Item = u64>, how: How) -> (Self, Arc<AtomicUsize>) {
         let broken = Arc::new(AtomicUsize::new(0));
         let breaking = Self {
             after: Mutex::new(bytes.into_iter().collect()),
             broken: Arc::clone(&broken),
-            closes,
+            how,
         };
         (breaking, broken)
     }
@@ -85,15 +95,20 @@ impl Interceptor for Breaking {
             left: AtomicU64::new(left),
             broken: Arc::clone(&self.broken),
         });
-        let (sends, closes) = (Arc::clone(&doomed), self.closes);
+        let (sends, how) = (Arc::clone(&doomed), self.how);
         let shared = SharedTx(Arc::new(Mutex::new(lane.tx)));
         let mut closing = SharedTx(Arc::clone(&shared.0));
         let tx = on_send(Box::new(shared), move |tx, cx, parts| {
             if sends.left.load(Ordering::SeqCst) == 0 {
-                if closes {
-                    let _ = tx.poll_close(cx);
-                }
-                return Poll::Ready(Err(LaneError::Reset));
+                let swallowed = parts.iter().map(|part| part.len()).sum();
+                return match how {
+                    How::FallsSilent => Poll::Ready(Ok(swallowed)),
+                    How::Ends => Poll::Ready(Err(LaneError::Reset)),
+                    How::EndsForBoth => {
+                        let _ = tx.poll_close(cx);
+                        Poll::Ready(Err(LaneError::Reset))
+                    }
+                };
             }
             let sent = tx.poll_send(cx, parts);
             if let Poll::Ready(Ok(bytes)) = sent {
@@ -102,15 +117,20 @@ impl Interceptor for Breaking {
             sent
         });
         let rx = on_recv(lane.rx, move |rx, cx, into| {
+            if how == How::FallsSilent && doomed.left.load(Ordering::SeqCst) == 0 {
+                return Poll::Pending;
+            }
             let received = rx.poll_recv(cx, into);
             match received {
                 // What has arrived with the last byte is lost.
-                Poll::Ready(Ok(bytes)) if !doomed.carries(bytes as u64) => {
-                    if closes {
+                Poll::Ready(Ok(bytes)) if !doomed.carries(bytes as u64) => match how {
+                    How::FallsSilent => Poll::Pending,
+                    How::Ends => Poll::Ready(Err(LaneError::TimedOut)),
+                    How::EndsForBoth => {
                         let _ = closing.poll_close(cx);
+                        Poll::Ready(Err(LaneError::TimedOut))
                     }
-                    Poll::Ready(Err(LaneError::TimedOut))
-                }
+                },
                 other => other,
             }
         });
@@ -118,8 +138,8 @@ impl Interceptor for Breaking {
     }
 }
 
-fn breaking(run: &Run, bytes: Vec<u64>, closes: bool) -> (Communicator, Arc<AtomicUsize>) {
-    let (breaking, broken) = Breaking::after(bytes, closes);
+fn breaking(run: &Run, bytes: Vec<u64>, how: How) -> (Communicator, Arc<AtomicUsize>) {
+    let (breaking, broken) = Breaking::after(bytes, how);
     let transport = Intercepted::over(Arc::new(run.under().clone()), breaking);
     let peer = begin(run.builder().transport(transport));
     (peer, broken)
@@ -158,7 +178,7 @@ fn a_peer_whose_connection_to_the_master_breaks_again_and_again_goes_on_as_if_no
         let run = Run::new();
         // Not before its admission: the connection has to say hello, and to be welcomed.
         let bytes = (0..100).map(|_| random.random_range(200..1500));
-        let (first, broken) = breaking(&run, bytes.collect(), false);
+        let (first, broken) = breaking(&run, bytes.collect(), How::Ends);
         let mut peers = vec![first];
         run.join(&mut peers);
         run.join(&mut peers);
@@ -265,6 +285,26 @@ fn bits_that_are_flipped_on_the_way_to_the_master_and_back_change_nothing() {
     }
 }
 
+/// The peer dials again before either end gives the other one up.
+#[test]
+fn a_peer_whose_connection_to_the_master_falls_silent_goes_on_over_another_one() {
+    let config = MasterConfig {
+        silence: Duration::from_secs(4),
+        ..MasterConfig::default()
+    };
+    let builder = MasterServer::builder().config(config);
+    let run = Run::of(spawn_master_of(builder));
+    let (first, broken) = breaking(&run, vec![1500, 2500], How::FallsSilent);
+    let mut peers = vec![first];
+    run.join(&mut peers);
+    run.join(&mut peers);
+
+    train(&mut peers, 30);
+
+    assert_eq!(broken.load(Ordering::SeqCst), 2);
+    assert!(peers.iter().all(|peer| peer.world_size() == 3));
+}
+
 /// A master that gives peers whose connection has ended so much time.
 fn run_that_waits(reconnect: Duration) -> Run {
     let limits = Limits {
@@ -277,7 +317,7 @@ fn run_that_waits(reconnect: Duration) -> Run {
 #[test]
 fn a_peer_that_the_master_sees_leave_comes_back_if_it_has_time_to() {
     let run = run_that_waits(Duration::from_secs(60));
-    let (first, broken) = breaking(&run, vec![1500, 2500, 1700], true);
+    let (first, broken) = breaking(&run, vec![1500, 2500, 1700], How::EndsForBoth);
     let mut peers = vec![first];
     run.join(&mut peers);
 
@@ -290,7 +330,7 @@ fn a_peer_that_the_master_sees_leave_comes_back_if_it_has_time_to() {
 #[test]
 fn without_such_time_the_others_go_on_without_it_and_it_learns_that_it_is_out() {
     let run = run_that_waits(Duration::ZERO);
-    let (first, _) = breaking(&run, vec![1500], true);
+    let (first, _) = breaking(&run, vec![1500], How::EndsForBoth);
     let mut peers = vec![first];
     run.join(&mut peers);
     run.join(&mut peers);

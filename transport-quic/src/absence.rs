@@ -9,7 +9,7 @@
 use std::convert::Infallible;
 use std::io::{Error, ErrorKind};
 use std::net::SocketAddr;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -34,6 +34,13 @@ const HOST_ANSWER: Duration = Duration::from_millis(250);
 /// How long the other end may take to show that it lives after all, in addition to three round trips.
 const ANSWER: Duration = Duration::from_millis(50);
 
+/// How long a connection may be without any answer, or three round trips if that is longer, until new lanes do not take
+/// it any more. Nobody waits for less before trying again.
+const UNANSWERED_MAX: Duration = Duration::from_millis(500);
+
+/// How many questions may be without an answer. The last packet of an exchange is an acknowledgement, which has none.
+const QUESTIONS_MAX: u32 = 3;
+
 /// Waits until the host at `at` reports that no process listens there. It sends one meaningless packet as a question.
 /// If no such report comes, it waits forever.
 pub(crate) async fn absence(at: SocketAddr) -> LaneError {
@@ -53,6 +60,41 @@ async fn ask(at: SocketAddr) -> Result<Infallible, Error> {
     }
 }
 
+/// What this end has sent since anything came back, by the looks of `watch`.
+#[derive(Debug, Default)]
+pub(crate) struct Unanswered(Mutex<Since>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Since {
+    /// Looks at which more packets had left.
+    questions: u32,
+    /// Time since the first of them.
+    lasting: Duration,
+}
+
+impl Unanswered {
+    /// Whether the connection is so silent that what begins should have another one. The other end may only be slow, so
+    /// lanes that are open stay.
+    pub(crate) fn is_long(&self, round_trip: Duration) -> bool {
+        let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        since.questions >= QUESTIONS_MAX && since.lasting >= UNANSWERED_MAX.max(round_trip * 3)
+    }
+
+    /// Notes what a look has found, this long after the one before.
+    fn note(&self, (before, now): (Traffic, Traffic), pause: Duration) {
+        let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.received != before.received {
+            return *since = Since::default();
+        }
+        since.questions = since
+            .questions
+            .saturating_add((now.sent != before.sent).into());
+        if since.questions > 0 {
+            since.lasting = since.lasting.saturating_add(pause);
+        }
+    }
+}
+
 /// Closes the connection once no process is at its other end.
 pub(crate) async fn watch(shared: Weak<SharedConnection>) {
     let mut before = Traffic::default();
@@ -66,6 +108,7 @@ pub(crate) async fn watch(shared: Weak<SharedConnection>) {
             return;
         }
         let now = Traffic::of(&shared);
+        shared.unanswered.note((before, now), pause);
         if now.received == before.received && now.sent != before.sent && is_absent(&shared).await {
             tracing::debug!(from = %shared.from, "nobody is there any more");
             return shared.give_up(LaneError::Reset);

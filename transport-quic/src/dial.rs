@@ -36,7 +36,7 @@ pub(crate) async fn dial_along(
 ) -> Result<Arc<SharedConnection>, LaneError> {
     let name = PublicKey::from(expect.0).server_name();
     let client = settings.client(configs, locality)?;
-    let config = Settings::endpoint()?;
+    let config = Settings::dialling_endpoint()?;
     let endpoint = bind_towards(to).and_then(|socket| endpoint(config, None, socket));
     let endpoint = endpoint.map_err(|error| of_socket(&error))?;
     let connecting = endpoint

@@ -24,7 +24,7 @@ pub(crate) fn endpoint(
 
 /// Limits the receive buffer of quinn. quinn allocates for as many of the largest datagrams as the system may deliver
 /// in one batch: 64 of 64 KiB, 32 times. But a batch has at most 64 KiB, whatever number of datagrams is in it, and
-/// the largest datagram is as large (`Settings::endpoint`).
+/// the largest datagram is as large (`Settings::dialling_endpoint`).
 struct Intake(Arc<dyn AsyncUdpSocket>);
 
 impl AsyncUdpSocket for Intake {

@@ -18,6 +18,7 @@ type Once = OnceLock<Result<Configs, LaneError>>;
 #[derive(Clone)]
 pub(crate) struct Configs {
     pub(crate) own: Identity,
+    pub(crate) pair: KeyPair,
     pub(crate) client: Arc<QuicClientConfig>,
     pub(crate) server: Arc<QuicServerConfig>,
 }
@@ -49,6 +50,7 @@ impl Configs {
         let server = QuicServerConfig::try_from(server).map_err(|error| unusable(&error))?;
         Ok(Self {
             own: Identity(pair.public_key().into()),
+            pair: pair.clone(),
             client: Arc::new(client),
             server: Arc::new(server),
         })

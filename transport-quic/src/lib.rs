@@ -24,6 +24,9 @@
 //!   [`LaneError::TimedOut`]. A process that is killed is detected within half a second of the next packet to it,
 //!   with [`LaneError::Reset`], if its host answers with an ICMP error. If that error does not arrive (firewalls,
 //!   NAT), it is detected like a dead host.
+//! * If another process listens at the address already, with the same key pair, the connections of the one before end
+//!   as soon as the other end sends a packet, with [`LaneError::Reset`] as well (a stateless reset).
+//! * A lane that is opened while nothing is answered on the connections that there are gets another connection.
 //! * [`LaneTx::give_up_after`](pccl_core::transport::LaneTx::give_up_after) ends a connection, with all its lanes, if
 //!   no acknowledgement arrives for that long. A receiver that stalls still acknowledges. If packets are lost in this
 //!   direction only, and the other end keeps sending, its packets repeat old acknowledgements. The connection then
@@ -47,6 +50,7 @@
 //! | `listener`, `door` | incoming connections |
 //! | `shared`, `proof` | a connection: its lanes, and what its handshake proves |
 //! | `patience`, `absence` | giving up a connection: no acknowledgements, no process at the other end |
+//! | `resets` | ending the connections of the process that has listened here before |
 //! | `lane` | the two halves of a lane |
 //! | `error` | mapping of failures to lane errors |
 
@@ -65,6 +69,7 @@ mod locality;
 mod patience;
 mod peers;
 mod proof;
+mod resets;
 mod settings;
 mod shared;
 mod socket;
@@ -267,7 +272,8 @@ impl Quic {
         opened.unwrap_or(Err(LaneError::TimedOut))
     }
 
-    /// Opens a lane on the next connection to the peer in turn, and makes that connection if it does not exist.
+    /// Opens a lane on the next connection to the peer in turn. Makes that connection if there is none, or if nothing
+    /// is answered on it: who opens a lane because another one is silent would not get further on the same connection.
     async fn open_on_a_connection(
         &self,
         at: SocketAddr,
@@ -283,6 +289,7 @@ impl Quic {
         let places = self.peers.places(peer, self.connections);
         let mut place = places.next().ok_or(LaneError::Failed)?.lock().await;
         if let Some(shared) = place.upgrade()
+            && shared.answers()
             && let Ok((tx, rx)) = shared.connection.open_bi().await
         {
             return Ok(split(&shared, tx, rx));

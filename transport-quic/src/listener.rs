@@ -37,10 +37,11 @@ pub(crate) async fn open_endpoint(
     configs: &Configs,
 ) -> Result<Endpoint, LaneError> {
     let server = settings.server(configs, Locality::Far)?;
-    let config = Settings::endpoint()?;
     let socket = bind_again(canonical(on), left).await;
-    let endpoint = socket.and_then(|socket| endpoint(config, Some(server), socket));
-    endpoint.map_err(|error| of_socket(&error))
+    let socket = socket.map_err(|error| of_socket(&error))?;
+    let bound = socket.local_addr().map_err(|error| of_socket(&error))?;
+    let config = Settings::listening_endpoint(configs, bound.port())?;
+    endpoint(config, Some(server), socket).map_err(|error| of_socket(&error))
 }
 
 impl QuicLanes {

@@ -12,6 +12,7 @@ use quinn::{
 use crate::congestion::Congestion;
 use crate::keys::Configs;
 use crate::locality::Locality;
+use crate::resets::set_keys;
 
 /// Maximum number of connections of a listener. Further ones are refused.
 const CONNECTIONS_MAX: usize = 4096;
@@ -121,10 +122,21 @@ impl Settings {
         Ok(config)
     }
 
-    pub(crate) fn endpoint() -> Result<EndpointConfig, LaneError> {
+    /// Of an end that dials. Nobody is at its address after its end, so it has keys of its own.
+    pub(crate) fn dialling_endpoint() -> Result<EndpointConfig, LaneError> {
         let mut config = EndpointConfig::default();
         let limited = config.max_udp_payload_size(DATAGRAM_MAX);
         limited.map_err(|_| LaneError::Failed)?;
+        Ok(config)
+    }
+
+    /// Of a listener on this port.
+    pub(crate) fn listening_endpoint(
+        configs: &Configs,
+        port: u16,
+    ) -> Result<EndpointConfig, LaneError> {
+        let mut config = Self::dialling_endpoint()?;
+        set_keys(&mut config, &configs.pair, port);
         Ok(config)
     }
 

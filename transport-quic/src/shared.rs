@@ -9,7 +9,7 @@ use quinn::{Connection, ConnectionError, VarInt};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::absence::watch;
+use crate::absence::{Unanswered, watch};
 use crate::error::of_connection;
 use crate::locality::Locality;
 use crate::patience::Patience;
@@ -26,6 +26,7 @@ pub(crate) struct SharedConnection {
     /// The runtime of the connection's tasks.
     pub(crate) runtime: Handle,
     pub(crate) patience: Patience,
+    pub(crate) unanswered: Unanswered,
     /// Why this end has given up the connection.
     given_up: OnceLock<LaneError>,
     lanes: watch::Sender<usize>,
@@ -69,6 +70,7 @@ impl SharedConnection {
             is_local: Locality::between(local, from.ip()) == Locality::Local,
             runtime: Handle::current(),
             patience: Patience::default(),
+            unanswered: Unanswered::default(),
             given_up: OnceLock::new(),
             lanes: watch::Sender::new(0),
             room,
@@ -76,6 +78,11 @@ impl SharedConnection {
         });
         shared.runtime.spawn(watch(Arc::downgrade(&shared)));
         Ok(shared)
+    }
+
+    /// Whether new lanes should take this connection.
+    pub(crate) fn answers(&self) -> bool {
+        !self.unanswered.is_long(self.connection.rtt())
     }
 
     /// The lane error for the end of the connection.

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use rustls::crypto::aws_lc_rs::sign::any_eddsa_type;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::private_file::{self, FileError, Lock};
 use crate::provider::{NoRandomness, random};
@@ -21,14 +21,22 @@ const PKCS8_PREFIX: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
 
+/// What the root of the derived keys is for (BLAKE3, section 2.3).
+const ROOT: &str = "pccl-trust 2026-11-27 root of the keys that are derived from a key pair";
+
+/// A key that was derived from a key pair. It is wiped from memory on drop.
+pub type DerivedKey = Zeroizing<[u8; 32]>;
+
 /// The Ed25519 key pair of a process. Cloning it is cheap.
 ///
 /// The seed is wiped from memory as soon as the pair is made. After that the cryptography library holds the private
-/// key, and wipes it when the last clone is dropped. `Debug` shows only the public key.
+/// key, and wipes it when the last clone is dropped. The pair also holds a hash of the seed, from which
+/// [`derive_key`](Self::derive_key) makes other keys, and wipes it likewise. `Debug` shows only the public key.
 #[derive(Clone)]
 pub struct KeyPair {
     public: PublicKey,
     certified: Arc<CertifiedKey>,
+    root: Arc<DerivedKey>,
 }
 
 /// Why a key pair cannot be made or read.
@@ -123,6 +131,22 @@ impl KeyPair {
         self.public
     }
 
+    /// A secret that only holders of the private key can know, for one purpose and subject. The purpose has to be a
+    /// constant of the program that nobody else uses. The same pair gives the same key in every process.
+    ///
+    /// ```
+    /// # use pccl_trust::KeyPair;
+    /// let pair = KeyPair::generate()?;
+    /// let key = pair.derive_key("example 2026-11-27 labels of boxes", b"box 7");
+    /// assert_eq!(key, pair.derive_key("example 2026-11-27 labels of boxes", b"box 7"));
+    /// assert_ne!(key, pair.derive_key("example 2026-11-27 labels of boxes", b"box 8"));
+    /// # Ok::<(), pccl_trust::KeyError>(())
+    /// ```
+    #[must_use]
+    pub fn derive_key(&self, purpose: &str, subject: &[u8]) -> DerivedKey {
+        derive(purpose, [self.root.as_slice(), subject])
+    }
+
     fn load(path: &Path) -> Result<Option<Self>, KeyError> {
         let Some(file) = private_file::open(path)? else {
             return Ok(None);
@@ -152,6 +176,7 @@ impl KeyPair {
         Ok(Self {
             public,
             certified: Arc::new(CertifiedKey::new(vec![presented], signing)),
+            root: Arc::new(derive(ROOT, [seed.as_slice(), &[]])),
         })
     }
 
@@ -159,6 +184,18 @@ impl KeyPair {
     pub(crate) fn certified(&self) -> Arc<CertifiedKey> {
         Arc::clone(&self.certified)
     }
+}
+
+/// The key for a purpose, of a secret of 32 bytes and of what follows it.
+fn derive(purpose: &str, [secret, subject]: [&[u8]; 2]) -> DerivedKey {
+    let mut hasher = blake3::Hasher::new_derive_key(purpose);
+    hasher.update(secret).update(subject);
+    let mut hash = hasher.finalize();
+    let key = Zeroizing::new(*hash.as_bytes());
+    hash.zeroize();
+    // It holds the secret as its input.
+    hasher.zeroize();
+    key
 }
 
 impl fmt::Debug for KeyPair {

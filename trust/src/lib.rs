@@ -97,7 +97,7 @@ pub use invitations::{
     Membership, NotAnInvitationId, Revoked, Terms,
 };
 pub use join::{JoinError, JoinString, NoSuchVia, Via};
-pub use key_pair::{KeyError, KeyPair};
+pub use key_pair::{DerivedKey, KeyError, KeyPair};
 pub use private_file::FileError;
 pub use proof::{ChannelBinding, Proof};
 pub use provider::NoRandomness;

@@ -13,7 +13,7 @@ use pccl_core::wire::{
 };
 use tokio::time::Instant;
 
-use super::returning::{Returned, Returning, Shown};
+use super::returning::{Attempts, Returned, Returning, Shown};
 
 /// A written buffer keeps at most this much memory.
 const KEEP_BYTES: usize = 64 * 1024;
@@ -29,8 +29,8 @@ pub(super) struct Control {
     pub(super) queue: SendQueue,
     /// How to go on over another connection; `None` until the master has said it.
     terms: Option<SessionTerms>,
-    /// The last attempt to go on over another connection.
-    attempt: u64,
+    /// To go on over another connection.
+    pub(super) attempts: Attempts,
 }
 
 /// What the session goes over.
@@ -38,6 +38,8 @@ pub(super) enum Wire {
     Up {
         rx: Box<dyn LaneRx>,
         tx: Box<dyn LaneTx>,
+        /// Leads to another connection, while nothing is heard over this one.
+        beside: Option<Returning>,
     },
     /// The connection has broken.
     Down {
@@ -50,15 +52,25 @@ pub(super) enum Wire {
     Ended,
 }
 
+impl Wire {
+    fn up(lane: Lane) -> Self {
+        let Lane { rx, tx, .. } = lane;
+        Self::Up {
+            rx,
+            tx,
+            beside: None,
+        }
+    }
+}
+
 impl Control {
     pub(super) fn new(lane: Lane) -> Self {
-        let Lane { rx, tx, .. } = lane;
         Self {
-            wire: Wire::Up { rx, tx },
+            wire: Wire::up(lane),
             reader: ControlReader::with_cap(CONTROL_FRAME_MAX),
             queue: SendQueue::default(),
             terms: None,
-            attempt: 0,
+            attempts: Attempts::default(),
         }
     }
 
@@ -87,7 +99,8 @@ impl Control {
             peer,
             token: terms.token,
             received: self.reader.received(),
-            attempt: self.attempt + 1,
+            // Each attempt takes its own number.
+            attempt: 0,
         })
     }
 
@@ -96,9 +109,24 @@ impl Control {
         self.terms.map_or(Duration::ZERO, |terms| terms.away_max)
     }
 
+    /// Nothing is heard over the connection. This leads to another one, and what comes first counts.
+    pub(super) fn look_beside(&mut self, returning: Returning) {
+        if let Wire::Up { beside, .. } = &mut self.wire {
+            *beside = Some(returning);
+        }
+    }
+
+    /// Another connection is not needed, or not to be had. Returns the way to it, if one was looked for.
+    pub(super) fn look_no_further(&mut self) -> Option<Returning> {
+        match &mut self.wire {
+            Wire::Up { beside, .. } => beside.take(),
+            Wire::Down { .. } | Wire::Ended => None,
+        }
+    }
+
     /// The connection has broken; this leads to another one.
     pub(super) fn go_back(&mut self, returning: Returning) {
-        if let Wire::Up { rx, tx } = std::mem::replace(&mut self.wire, Wire::Ended) {
+        if let Wire::Up { rx, tx, .. } = std::mem::replace(&mut self.wire, Wire::Ended) {
             let _broken = (rx, tx);
             self.wire = Wire::Down {
                 since: Instant::now(),
@@ -115,11 +143,9 @@ impl Control {
 
     /// Goes on over another connection.
     pub(super) fn resume(&mut self, returned: Returned) -> Result<(), CannotResume> {
-        self.attempt = returned.attempt;
         self.queue.resume(returned.received)?;
         self.reader = ControlReader::resumed(CONTROL_FRAME_MAX, self.reader.received());
-        let Lane { rx, tx, .. } = returned.lane;
-        self.wire = Wire::Up { rx, tx };
+        self.wire = Wire::up(returned.lane);
         Ok(())
     }
 
@@ -131,7 +157,7 @@ impl Control {
             let returned = returning.await.map_err(|_| LaneError::Closed)?;
             self.resume(returned).map_err(|_| LaneError::Closed)?;
         }
-        let Wire::Up { rx, tx } = &mut self.wire else {
+        let Wire::Up { rx, tx, .. } = &mut self.wire else {
             return Err(LaneError::Closed);
         };
         self.queue.flush(tx.as_mut()).await?;
@@ -277,7 +303,7 @@ mod tests {
     use pccl_core::id::{ContentHash, Revision};
     use pccl_core::messages::ToPeer;
     use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
-    use pccl_core::wire::{DecodeError, HandshakeError};
+    use pccl_core::wire::{ControlHead, DecodeError, HandshakeError};
 
     use super::*;
 
@@ -317,7 +343,8 @@ mod tests {
     fn a_message_that_the_master_announces_longer_than_messages_are_is_not_waited_for() {
         let length = CONTROL_FRAME_MAX + 1;
         let cap = CONTROL_FRAME_MAX;
-        let head = u32::to_le_bytes(length as u32);
+        let sound = ControlHead::of_message(&[]).unwrap();
+        let head = ControlHead { length, ..sound }.encode();
         let mut control = Control::new(lane());
 
         control.reader.feed(&head);
@@ -325,7 +352,6 @@ mod tests {
         let returned = Returned {
             lane: lane(),
             received: 0,
-            attempt: 1,
         };
         control.resume(returned).unwrap();
         control.reader.feed(&head);
@@ -375,13 +401,13 @@ mod tests {
         let returned = Returned {
             lane: lane(),
             received: 0,
-            attempt: 7,
         };
         control.go_back(Box::pin(ready(Ok(returned))));
 
         assert_eq!(control.say_goodbye().await, Err(LaneError::Reset));
 
-        assert_eq!(control.attempt, 7, "it has come back");
+        let is_back = matches!(control.wire, Wire::Up { .. });
+        assert!(is_back, "it has come back");
     }
 
     #[tokio::test]

@@ -50,6 +50,14 @@ impl Hearing {
         heard.rhythm.last() + heard.rhythm.limit(silence).min(FOREVER)
     }
 
+    /// When another connection is looked for, if nothing arrives until then: at half of the time after which the master is
+    /// given up, because by then it may have given this peer up. `silence` is enough, however irregularly it was heard.
+    pub(super) fn doubted_from(&self, silence: Duration) -> Instant {
+        let heard = self.lock();
+        let doubted = heard.rhythm.limit(silence) / 2;
+        heard.rhythm.last() + doubted.min(silence).min(FOREVER)
+    }
+
     fn beat(&self) {
         let now = Instant::now();
         let mut heard = self.lock();
@@ -102,6 +110,22 @@ mod tests {
         }
 
         assert_eq!(hearing.patience_until(SILENCE), Instant::now() + SILENCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_connection_is_looked_for_long_before_the_master_is_given_up() {
+        let hearing = Hearing::new();
+        hearing.beat();
+        assert_eq!(hearing.doubted_from(SILENCE), Instant::now() + SILENCE / 2);
+
+        advance(SILENCE / 2).await;
+        hearing.beat();
+        let late = SILENCE * 3 / 4;
+        assert_eq!(hearing.doubted_from(SILENCE), Instant::now() + late);
+
+        advance(2 * SILENCE).await;
+        hearing.beat();
+        assert_eq!(hearing.doubted_from(SILENCE), Instant::now() + SILENCE);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! What a peer has while it is connected: its lanes, its timers, its door.
 
+mod session;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +42,8 @@ pub(super) struct Live {
     hearing: Hearing,
     /// The limit of the run for a silence of the master.
     silence: Duration,
+    /// When another connection is looked for, if nothing is heard over this one.
+    doubted_at: Option<Instant>,
     home: Home,
     timers: TimerQueue<PeerTimer, Instant>,
     pub(super) data: DataPlane,
@@ -86,6 +90,7 @@ impl Live {
             control: Control::new(hearing.note(control)),
             hearing,
             silence: Duration::ZERO,
+            doubted_at: None,
             home,
             timers: TimerQueue::new(),
             sensor: Sensor::new(data.progress().clone()),
@@ -107,6 +112,7 @@ impl Live {
     pub(super) async fn next(&mut self, wake_at: Option<Instant>) -> Happened {
         let deadlines = [
             self.timers.next_deadline(),
+            self.doubted_at,
             self.upkeep.next_look(),
             wake_at,
         ];
@@ -120,10 +126,10 @@ impl Live {
             ..
         } = &mut self.control;
         let (said, unwritten, returning) = match wire {
-            Wire::Up { rx, tx } => (
+            Wire::Up { rx, tx, beside } => (
                 Some(recv_control(rx.as_mut(), reader)),
                 Some(queue.flush_for_ever(tx.as_mut())),
-                None,
+                beside.as_mut(),
             ),
             Wire::Down { returning, .. } => (None, None, Some(returning)),
             Wire::Ended => (None, None, None),
@@ -182,6 +188,7 @@ impl Live {
                     tracing::debug!(%error, "the master acknowledges what was not sent");
                     return Some(PeerInput::MasterMisbehaved);
                 }
+                self.control.look_no_further();
                 let quiet = self.control.reader.take_quiet();
                 self.suspects
                     .are_silent(&quiet, &self.view.borrow().topology);
@@ -201,45 +208,6 @@ impl Live {
         }
     }
 
-    /// Tries to go on over another connection, if there is a session.
-    fn disconnected(&mut self, error: ControlError) -> Option<PeerInput> {
-        tracing::debug!(%error, "the connection to the master ended");
-        let Some(shown) = self.control.shown_by(self.me) else {
-            return Some(PeerInput::MasterDisconnected);
-        };
-        let away_max = self.control.away_max();
-        let may_restart = !away_max.is_zero();
-        if may_restart {
-            tracing::warn!("the master is away ({error}); it has {away_max:?} to come back");
-        }
-        let returning = self
-            .home
-            .return_to(&self.transport, shown, may_restart, self.seed);
-        self.control.go_back(returning);
-        None
-    }
-
-    fn returned(&mut self, returned: Result<Returned, HandshakeError>) -> Option<PeerInput> {
-        let lost = match returned {
-            Ok(returned) => match self.control.resume(self.heard_from(returned)) {
-                Ok(()) => {
-                    tracing::info!("the connection to the master had ended, and is up again");
-                    return None;
-                }
-                Err(error) => error.to_string(),
-            },
-            Err(error) => error.to_string(),
-        };
-        self.control.end();
-        tracing::debug!("the session at the master is over: {lost}");
-        Some(PeerInput::MasterDisconnected)
-    }
-
-    fn heard_from(&self, returned: Returned) -> Returned {
-        let lane = self.hearing.note(returned.lane);
-        Returned { lane, ..returned }
-    }
-
     /// Time in which this peer stood still is nobody's fault: what the others sent meanwhile is read
     /// before anybody is given up.
     fn forgive(&mut self, now: Instant) {
@@ -252,6 +220,7 @@ impl Live {
     fn expired(&mut self) -> Vec<PeerInput> {
         let now = Instant::now();
         self.upkeep.look(now, || self.data.trim());
+        self.doubt(now);
         let mut inputs = Vec::new();
         while let Some(timer) = self.timers.pop_expired(now) {
             if timer == PeerTimer::MasterSilence
@@ -266,26 +235,6 @@ impl Live {
             inputs.push(PeerInput::TimerFired(timer));
         }
         inputs
-    }
-
-    /// When to check again whether the master is lost. It is not yet if something has arrived that is no whole message, if
-    /// its messages come too irregularly to give it up, or if it keeps a journal: then another process may go on in its
-    /// place, and is looked for.
-    fn reprieve(&mut self, now: Instant) -> Option<Instant> {
-        let later = self.hearing.patience_until(self.silence);
-        if later > now {
-            return Some(later);
-        }
-        let away_max = self.control.away_max();
-        if let Wire::Up { .. } = self.control.wire
-            && !away_max.is_zero()
-        {
-            self.disconnected(LaneError::TimedOut.into());
-        }
-        let Wire::Down { since, .. } = self.control.wire else {
-            return None;
-        };
-        since.checked_add(away_max).filter(|until| *until > now)
     }
 
     fn wired(&mut self, wired: Wired) -> PeerInput {
@@ -414,11 +363,15 @@ impl Live {
     pub(super) fn start_timer(&mut self, timer: PeerTimer, after: Duration) {
         if timer == PeerTimer::MasterSilence {
             self.silence = after;
+            self.doubted_at = Some(self.hearing.doubted_from(after));
         }
         self.timers.arm(timer, Instant::now() + after);
     }
 
     pub(super) fn stop_timer(&mut self, timer: PeerTimer) {
+        if timer == PeerTimer::MasterSilence {
+            self.doubted_at = None;
+        }
         self.timers.disarm(timer);
     }
 

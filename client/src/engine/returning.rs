@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pccl_core::id::{PeerId, Ticket};
@@ -40,8 +41,16 @@ pub(super) struct Returned {
     pub(super) lane: Lane,
     /// Number of messages that the master has received.
     pub(super) received: u64,
-    /// Which attempt this was.
-    pub(super) attempt: u64,
+}
+
+/// Numbers of attempts: they grow over all ways back of a session, also if one of them was given up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Attempts(Arc<AtomicU64>);
+
+impl Attempts {
+    fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
 }
 
 /// A session, as this peer shows it to the master.
@@ -61,25 +70,23 @@ impl Home {
     pub(super) fn return_to(
         &self,
         transport: &Arc<dyn Transport>,
-        shown: Shown,
+        (shown, attempts): (Shown, &Attempts),
         may_restart: bool,
         seed: u64,
     ) -> Returning {
         let (home, transport) = (self.clone(), Arc::clone(transport));
+        let attempts = attempts.clone();
         Box::pin(async move {
             let mut random = StdRng::seed_from_u64(seed);
             let mut backoff = Backoff::up_to(LONGEST_PAUSE);
             let may_pass = |reason: &HandshakeError| may_pass(reason, may_restart);
-            for attempt in shown.attempt.. {
+            loop {
+                let attempt = attempts.next();
                 let shown = Shown { attempt, ..shown };
                 let again = home.destination.reach_again(&*transport, shown, may_pass);
                 let reason = match patience::within(home.answer.min(ANSWER_MAX), again).await {
                     Some(Ok((lane, received))) => {
-                        return Ok(Returned {
-                            lane,
-                            received,
-                            attempt,
-                        });
+                        return Ok(Returned { lane, received });
                     }
                     Some(Err(reason)) => reason,
                     None => LaneError::TimedOut.into(),
@@ -90,8 +97,6 @@ impl Home {
                 tracing::debug!("the master cannot be reached again yet: {reason}");
                 sleep(backoff.uneven_pause(&mut random)).await;
             }
-            // The attempts are not counted to the end in any lifetime.
-            Err(LaneError::Failed.into())
         })
     }
 }

@@ -9,7 +9,8 @@ use pccl::{LaneError, Tcp};
 use pccl_core::id::Identity;
 use pccl_core::transport::{BoxFuture, Endpoint, Lane, Listener, Protocol, Security, Transport};
 use pccl_master::{
-    JoinString, KeyPair, Limits, MasterServer, RunningMaster, Security as Encryption, Trust, Via,
+    JoinString, KeyPair, Limits, MasterBuilder, MasterServer, RunningMaster,
+    Security as Encryption, Trust, Via,
 };
 
 /// Makes tests of stories: each over TLS, and over QUIC where that is built in.
@@ -125,7 +126,11 @@ pub(crate) fn spawn_master() -> RunningMaster {
 
 /// The same with other limits.
 pub(crate) fn spawn_master_with(limits: Limits) -> RunningMaster {
-    let master = MasterServer::builder().limits(limits);
+    spawn_master_of(MasterServer::builder().limits(limits))
+}
+
+/// The same with other settings.
+pub(crate) fn spawn_master_of(master: MasterBuilder) -> RunningMaster {
     let master = match std::env::var("PCCL_TEST_TRANSPORT").as_deref() {
         Err(_) => master,
         Ok(name) => {

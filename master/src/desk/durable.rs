@@ -90,7 +90,7 @@ impl Desk {
     }
 
     /// How long peers have to come back. If the machine of the master before failed, nothing has told them that their
-    /// connections are gone: they dial only once that master counts as silent.
+    /// connections are gone: they dial only when they have heard nothing for up to `silence`.
     fn away_after_restart(&self) -> Duration {
         let silence = self.silence.saturating_mul(2);
         self.limits.reconnect.max(silence).min(FOREVER)

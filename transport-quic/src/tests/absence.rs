@@ -83,6 +83,51 @@ async fn who_is_only_silent_is_not_taken_for_gone() {
     assert!(!is_absent(&shared).await);
 }
 
+/// As whoever opens one lane after the other until there is an answer.
+#[tokio::test]
+async fn a_lane_that_is_opened_because_another_one_is_silent_does_not_share_its_connection() {
+    let long = Quic::new().idle_timeout(2 * GUARD);
+    let (a, b) = (Host::with(long), Host::new());
+    let mut listener = b.listen().await;
+    let relay = Relay::to(listener.local_addr()).await;
+    let mut silent = a.greet(relay.local_addr(), &b).await;
+    let _accepted = accept(&mut *listener).await;
+    relay.swallow_all_of_this_sender();
+    send_all(&mut *silent.tx, b"still there?", &[])
+        .await
+        .unwrap();
+
+    let answered = async {
+        loop {
+            let opened = a.greet(relay.local_addr(), &b).await;
+            let coming = accept(&mut *listener);
+            if let Ok(incoming) = timeout(Duration::from_millis(100), coming).await {
+                return (opened, incoming);
+            }
+        }
+    };
+
+    let (_opened, mut incoming) = timeout(GUARD, answered).await.expect("another connection");
+    hear_hello(&mut incoming.lane).await;
+    // It may only be slow, and so keeps its connection.
+    let sent = send_all(&mut *silent.tx, b"still there?", &[]).await;
+    assert_eq!(sent, Ok(()));
+}
+
+#[tokio::test]
+async fn lanes_share_a_connection_on_which_nothing_was_said_for_long() {
+    let (a, b) = (Host::new(), Host::new());
+    let mut listener = b.listen().await;
+    let _first = a.greet(listener.local_addr(), &b).await;
+    let first = accept(&mut *listener).await;
+    // Longer than questions may be without an answer.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+
+    let _second = a.greet(listener.local_addr(), &b).await;
+
+    assert_eq!(accept(&mut *listener).await.from, first.from);
+}
+
 async fn absence_or_not(shared: &SharedConnection) -> Option<LaneError> {
     let asked = timeout(Duration::from_millis(100), absence(shared.from)).await;
     asked.ok()

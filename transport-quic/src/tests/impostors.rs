@@ -28,6 +28,7 @@ fn host(pair: &KeyPair, change: impl FnOnce(&mut ClientConfig, &mut ServerConfig
     change(&mut client, &mut server);
     let configs = Configs {
         own: identity(pair),
+        pair: pair.clone(),
         client: Arc::new(QuicClientConfig::try_from(client).unwrap()),
         server: Arc::new(QuicServerConfig::try_from(server).unwrap()),
     };

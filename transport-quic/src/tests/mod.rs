@@ -6,6 +6,7 @@ mod datagrams;
 mod impostors;
 mod lanes;
 mod relay;
+mod resets;
 mod strangers;
 
 use std::future::poll_fn;

@@ -1,21 +1,29 @@
-//! A path that can begin to swallow packets, in either direction.
+//! A path that can begin to swallow packets, in either direction, or of one sender.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 
 use super::V4;
 
-/// Stands before a listener, for one connection.
+/// Stands before a listener, for the connection of whoever has sent last.
 pub(super) struct Relay {
     local: SocketAddr,
     there: Arc<AtomicBool>,
     back: Arc<AtomicBool>,
     deaf: Arc<AtomicBool>,
+    ports: Arc<Ports>,
     task: JoinHandle<()>,
+}
+
+/// Ports of senders: of the last one, and of one whose packets are swallowed.
+#[derive(Default)]
+struct Ports {
+    last: AtomicU16,
+    swallowed: AtomicU16,
 }
 
 impl Relay {
@@ -27,11 +35,17 @@ impl Relay {
         let deaf = Arc::<AtomicBool>::default();
         let swallows = (Arc::clone(&there), Arc::clone(&back));
         let is_deaf = Arc::clone(&deaf);
+        let ports = Arc::<Ports>::default();
+        let seen = Arc::clone(&ports);
         let task = tokio::spawn(async move {
             let (mut client, mut out, mut home) = (None, [0; 2048], [0; 2048]);
             loop {
                 tokio::select! {
                     Ok((length, from)) = outer.recv_from(&mut out) => {
+                        if from.port() == seen.swallowed.load(Ordering::SeqCst) {
+                            continue;
+                        }
+                        seen.last.store(from.port(), Ordering::SeqCst);
                         client = Some(from);
                         if is_deaf.load(Ordering::SeqCst) {
                             outer.connect(from).await.unwrap();
@@ -55,6 +69,7 @@ impl Relay {
             there,
             back,
             deaf,
+            ports,
             task,
         }
     }
@@ -75,6 +90,12 @@ impl Relay {
 
     pub(super) fn swallow_back(&self) {
         self.back.store(true, Ordering::SeqCst);
+    }
+
+    /// Everything that its present sender still sends.
+    pub(super) fn swallow_all_of_this_sender(&self) {
+        let last = self.ports.last.load(Ordering::SeqCst);
+        self.ports.swallowed.store(last, Ordering::SeqCst);
     }
 
     pub(super) fn swallow_all(&self) {

@@ -45,6 +45,25 @@ fn the_public_key_is_that_of_the_seed() {
 }
 
 #[test]
+fn derived_keys_depend_on_the_pair_the_purpose_and_the_subject_and_are_not_the_seed() {
+    let seed = [7; 32];
+    let pair = KeyPair::from_seed(&seed).unwrap();
+    let key = pair.derive_key("purpose", b"subject");
+
+    let again = KeyPair::from_seed(&seed).unwrap();
+    assert_eq!(key, again.derive_key("purpose", b"subject"));
+    let other = KeyPair::from_seed(&[8; 32]).unwrap();
+    let others = [
+        other.derive_key("purpose", b"subject"),
+        pair.derive_key("another", b"subject"),
+        pair.derive_key("purpose", b"subjects"),
+        Zeroizing::new(seed),
+        Zeroizing::new(*pair.public_key().as_bytes()),
+    ];
+    assert!(others.iter().all(|other| *other != key));
+}
+
+#[test]
 fn a_directory_keeps_its_key() {
     let scratch = Scratch::new();
     let home = scratch.path().join("not/there/yet");
