@@ -322,6 +322,30 @@ async fn late_frames_of_an_operation_that_is_over_do_not_disturb_the_next() {
 }
 
 #[test(start_paused = true)]
+async fn late_frames_of_an_operation_that_is_over_are_not_taken_by_one_that_runs() {
+    let mut alone = Alone::new(small_frames());
+    let over = alone.member.plane.begin(Seq(0), sum(), AROUND);
+    alone.member.plane.stop(Seq(0));
+    drop(over);
+    let port = alone.member.plane.begin(Seq(1), sum(), AROUND);
+    let running = tokio::spawn(run_in_place(port, vec![1; 2 * COUNT]));
+    turns(100).await;
+
+    let late = FrameHeader {
+        seq: Seq(0),
+        ..first()
+    };
+    alone.send(late, &[7; COUNT]).await;
+    turns(100).await;
+    alone.send(first(), &[2; COUNT]).await;
+    alone.send(second(), &[9; COUNT]).await;
+
+    let ended = in_time(running).await.unwrap();
+    assert!(ended.outcome.is_ok());
+    assert_eq!(ended.data[..COUNT], [3; COUNT]);
+}
+
+#[test(start_paused = true)]
 async fn buffers_of_another_length_than_the_spec_says_are_refused() {
     let mut alone = Alone::new(small_frames());
 

@@ -244,11 +244,14 @@ async fn a_silent_neighbour_is_given_up_after_the_stall_time() {
 async fn a_neighbour_that_does_not_read_is_given_up_after_the_stall_time() {
     let mut members = ring(2, 1);
     let spec = spec(ReduceOp::Sum, ElementType::U8, 100_000);
+    let begun = Instant::now();
 
     let port = members[0].plane.begin(Seq(1), spec, AROUND);
     let ended = in_time(run_in_place(port, vec![1; 100_000])).await;
 
     assert_eq!(ended.outcome, Err(RunFailure::LaneLost));
+    // Sooner than one that sends nothing.
+    assert!(2 * begun.elapsed() < 3 * PlaneConfig::default().stall);
     assert!(members[0].reports().contains(&broke(to(1))));
 }
 

@@ -2,8 +2,8 @@
 
 use pccl_core::transport::{LaneRx, recv_exact, send_all};
 use pccl_core::wire::{
-    ControlReader, DecodeError, STATE_RANGE_HEADER_BYTES, STATE_RANGE_MAX, STATE_RANGES_MAX,
-    STATE_REQUEST_MAX, StateRange, StateRequest, encode_control, recv_control,
+    ControlHead, ControlReader, DecodeError, STATE_RANGE_HEADER_BYTES, STATE_RANGE_MAX,
+    STATE_RANGES_MAX, STATE_REQUEST_MAX, StateRange, StateRequest, encode_control, recv_control,
 };
 
 use super::several::serve;
@@ -104,8 +104,10 @@ async fn a_request_of_no_ranges_or_of_too_many_is_not_served() {
 async fn a_request_that_announces_more_than_one_may_have_is_not_waited_for() {
     let length = STATE_REQUEST_MAX + 1;
     let begun = Instant::now();
+    let sound = ControlHead::of_message(&[]).unwrap();
+    let head = ControlHead { length, ..sound }.encode();
 
-    let served = asked((length as u32).to_le_bytes().to_vec()).await;
+    let served = asked(head.to_vec()).await;
 
     let cap = STATE_REQUEST_MAX;
     let too_long = DecodeError::TooLong { length, cap };

@@ -147,7 +147,10 @@ pub const MASTER: &[Mistake] = &[
     Mistake {
         name: "a-silent-stranger-never-gives-way",
         file: GATE,
-        edits: &[("self.clear();", "")],
+        edits: &[(
+            "until(next.map(|(at, _)| at))",
+            "until(next.map(|(at, _)| at).filter(|_| false))",
+        )],
         found_by: unit(
             "gate::tests::a_silent_stranger_of_the_largest_crowd_gives_way_after_the_grace",
         ),

@@ -89,7 +89,7 @@ pub const PLANE: &[Mistake] = &[
             "let refused = match state.running.values().next() {",
         )],
         found_by: plane(
-            "tests::hostile::late_frames_of_an_operation_that_is_over_do_not_disturb_the_next",
+            "tests::hostile::late_frames_of_an_operation_that_is_over_are_not_taken_by_one_that_runs",
         ),
     },
     Mistake {
