@@ -42,6 +42,7 @@ pub(super) async fn carry_out(driver: &mut Driver, act: Act) -> Option<(Duration
         Act::Begins(what) => {
             world.trace.tell(&format!("fault: {what:?}"));
             world.with(|state| state.counts.faults += 1);
+            world.disturbed(what);
             begin(driver, &world, what).await
         }
         Act::Recovers(hosts) => {
@@ -112,8 +113,17 @@ async fn begin(driver: &mut Driver, world: &Arc<World>, what: What) -> Option<(D
         }
         What::Flip(one, lasting) => {
             let number = living(world, one)?;
-            flip(world, number);
+            flip(world, number, MASTER);
             return Some((lasting, Act::Recovers(vec![number])));
+        }
+        What::FlipData(one, lasting) => {
+            let number = living(world, one)?;
+            flip(world, number, MASTER + 1);
+            return Some((lasting, Act::Recovers(vec![number])));
+        }
+        What::Leave(one) => {
+            let number = mortal(world, one)?;
+            world.with(|state| state.processes[number].is_to_leave = true);
         }
         What::Replay(lot) => strangers::say_again(world, lot),
         What::WrongVersion => strangers::come_from_another_release(world),
@@ -221,13 +231,14 @@ fn slow_down(world: &World, number: usize) {
     }
 }
 
-fn flip(world: &World, number: usize) {
+/// Flips bits on the paths between this host and those from the first one on.
+fn flip(world: &World, number: usize, first: usize) {
     let own = world.ip(number);
     let flips = Some(Flips {
         seed: world.plan.seed,
         every: FLIPS_EVERY,
     });
-    for (other, ip) in world.hosts().into_iter().enumerate() {
+    for (other, ip) in world.hosts().into_iter().enumerate().skip(first) {
         let usual = world.plan.path(other, number);
         world.net.set_path(ip, own, Path { flips, ..usual });
         world.net.set_path(own, ip, Path { flips, ..usual });

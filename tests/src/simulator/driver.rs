@@ -14,6 +14,7 @@ use super::acts::{self, Act};
 use super::life::Life;
 use super::world::World;
 use crate::churn::numbers::mixed;
+use crate::recordings::Recordings;
 
 /// The port of the master.
 const PORT: u16 = 48148;
@@ -43,6 +44,8 @@ pub(super) struct Driver {
     pub(super) begun: Instant,
     host: MemoryHost,
     master: Option<(StopHandle, JoinHandle<Result<(), JournalError>>)>,
+    /// Where the master keeps its journal.
+    journal: Option<Recordings>,
 }
 
 impl Driver {
@@ -53,7 +56,14 @@ impl Driver {
             begun: Instant::now(),
             host,
             master: None,
+            journal: None,
         };
+        if world.plan.has_journal {
+            match Recordings::new() {
+                Ok(journal) => driver.journal = Some(journal),
+                Err(error) => world.found(&format!("there is no place for a journal: {error}")),
+            }
+        }
         driver.start_master().await;
         driver
     }
@@ -62,7 +72,9 @@ impl Driver {
     pub(super) async fn start_master(&mut self) {
         let plan = &self.world.plan;
         let life = self.world.with(|state| {
-            state.lives_of_master += 1;
+            if state.lives_of_master == 0 || !plan.has_journal {
+                state.lives_of_master += 1;
+            }
             state.lives_of_master
         });
         let mut seed = [0; 32];
@@ -74,6 +86,10 @@ impl Driver {
             .limits(self.limits())
             .seed(seed)
             .without_threads();
+        let builder = match &self.journal {
+            Some(journal) => builder.journal(journal.directory()).journal_sync(false),
+            None => builder,
+        };
         let bound = builder.bind((self.host.ip(), PORT).into()).await;
         let server = match bound {
             Ok(server) => server,

@@ -10,6 +10,7 @@ use pccl_core::transport::{Endpoint, Lane, LaneError};
 use pccl_core::wire::{ControlReader, PREAMBLE_BYTES, Reply};
 use pccl_transport_memory::{Interceptor, on_recv, on_send};
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use super::trace::hash_of;
 use super::world::World;
@@ -211,6 +212,9 @@ fn strikes(world: &World, number: usize, mut comes: impl FnMut(&mut At) -> bool)
             .retain_mut(|armed| armed.number != number || !comes(&mut armed.at));
         let strikes = state.armed.len() < before;
         state.counts.faults += u64::from(strikes);
+        if strikes {
+            state.disturbed = Some(Instant::now());
+        }
         strikes
     })
 }

@@ -60,6 +60,10 @@ pub enum What {
     Delays(Duration, Duration),
     /// Bits to and from a host are flipped for a while.
     Flip(Lot, Duration),
+    /// The same on its lanes to and from other peers: checksums and hashes find each of them.
+    FlipData(Lot, Duration),
+    /// A peer leaves between two steps.
+    Leave(Lot),
     /// A stranger says to the master, or to a peer, again what somebody has said before.
     Replay(Lot),
     /// A stranger of another version comes.
@@ -68,6 +72,40 @@ pub enum What {
     StandStill(Duration),
     /// The master dies, and comes back after a while.
     MasterDies(Duration),
+}
+
+impl What {
+    /// Whether all whom it concerns are told at once: then nobody has to wait for a deadline.
+    pub(super) const fn is_told(self) -> bool {
+        match self {
+            Self::Join
+            | Self::Leave(_)
+            | Self::Kill(_)
+            | Self::KillTwo(..)
+            | Self::KillAtWord(..)
+            | Self::KillAtHearing(..)
+            | Self::KillLastVoter(_)
+            | Self::KillBeforeVerdict(_)
+            | Self::Reset(..)
+            | Self::ResetMaster(_)
+            | Self::Replay(_)
+            | Self::WrongVersion => true,
+            Self::PowerLoss(_)
+            | Self::Freeze(..)
+            | Self::SlowReader(..)
+            | Self::HalfOpen(..)
+            | Self::HalfOpenMaster(..)
+            | Self::Lose(..)
+            | Self::StallOneWay(..)
+            | Self::Partition(..)
+            | Self::NoMaster(..)
+            | Self::Delays(..)
+            | Self::Flip(..)
+            | Self::FlipData(..)
+            | Self::StandStill(_)
+            | Self::MasterDies(_) => false,
+        }
+    }
 }
 
 /// Draws a fault in this time.
@@ -83,7 +121,7 @@ pub(super) fn draw(random: &mut StdRng, within: Duration, peers: usize) -> Fault
 fn draw_what(random: &mut StdRng, peers: usize) -> What {
     let (one, other): (Lot, Lot) = (random.random(), random.random());
     let lasting = lasting(random);
-    match random.random_range(0..50) {
+    match random.random_range(0..54) {
         0..5 => What::Join,
         5..8 => What::Kill(one),
         8..10 => What::KillTwo(one, other),
@@ -107,7 +145,42 @@ fn draw_what(random: &mut StdRng, peers: usize) -> What {
         44..46 => What::Replay(one),
         46 => What::WrongVersion,
         47 => What::StandStill(lasting),
+        50..52 => What::FlipData(one, lasting),
+        52..54 => What::Leave(one),
         _ => What::MasterDies(Duration::from_secs(2) + lasting),
+    }
+}
+
+/// Faults that cost nobody a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Harmless {
+    /// Peers may come back if their connection to the master ends.
+    pub(super) session: bool,
+    /// The master may come back as well.
+    pub(super) journal: bool,
+}
+
+impl Harmless {
+    pub(super) fn draw(self, random: &mut StdRng) -> What {
+        let one: Lot = random.random();
+        let lasting = lasting(random);
+        let delay = Duration::from_millis(random.random_range(10..300));
+        let mut kinds = vec![
+            What::Join,
+            What::Leave(one),
+            What::Replay(one),
+            What::WrongVersion,
+            What::StandStill(lasting),
+            What::Delays(delay, lasting),
+        ];
+        if self.session {
+            kinds.extend([What::ResetMaster(one); 3]);
+        }
+        if self.journal {
+            kinds.extend([What::MasterDies(lasting); 2]);
+        }
+        let place = random.random_range(0..kinds.len());
+        kinds.swap_remove(place)
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pccl::{
-    Builder, CallKind, Checksums, Communicator, Error, Misdeed, Next, Refusal, SyncFailure,
-    SyncOptions, SyncStrategy,
+    Builder, CallKind, Communicator, Error, Misdeed, Next, Refusal, SyncFailure, SyncOptions,
+    SyncStrategy,
 };
 use pccl_transport_memory::{Intercepted, MemoryHost};
 use rand::rngs::StdRng;
@@ -89,7 +89,10 @@ impl Life {
                     self.connected(&comm);
                     self.steps(comm).await
                 }
-                Err(error) => self.judge(&error),
+                Err(error) => {
+                    self.world.with(|state| state.counts.errors += 1);
+                    self.judge(&error)
+                }
             };
             match after {
                 After::End => break,
@@ -144,10 +147,6 @@ impl Life {
             0 => builder,
             sites => builder.site(format!("s{}", plan.site_of(self.number) % sites)),
         };
-        let builder = match plan.flips_bits() {
-            true => builder.checksums(Checksums::Always),
-            false => builder,
-        };
         match plan.is_tight {
             true => builder.concurrent_reduces(1).keep_memory(Duration::ZERO),
             false => builder,
@@ -157,7 +156,7 @@ impl Life {
     /// Makes steps until the connection ends.
     async fn steps(&mut self, mut comm: Communicator) -> After {
         loop {
-            if self.world.is_over() {
+            if self.world.is_over() || self.world.is_to_leave(self.number) {
                 self.world.doing(self.number, "leaving");
                 let leaving = comm.shutdown_async();
                 if timeout(Duration::from_secs(10), leaving).await.is_err() {
@@ -175,7 +174,10 @@ impl Life {
                 Err(failed) => failed,
             };
             let after = match failed {
-                Failed::Error(error) => self.judge(&error),
+                Failed::Error(error) => {
+                    self.world.failed(self.number, &error);
+                    self.judge(&error)
+                }
                 Failed::Wrong(what) => {
                     self.world.found(&format!("peer {}: {what}", self.number));
                     After::End
@@ -216,7 +218,10 @@ impl Life {
         let work = work_of(seed, revision, script.elements);
         self.world
             .doing(self.number, &format!("reducing in step {revision}"));
+        let meeting = (self.life, self.group, revision);
+        world.begins(meeting);
         let committed = reduce_all(self, comm, &work).await?;
+        world.ends(self.number, meeting, &work);
         let mut reduces = Vec::new();
         for (done, result) in committed {
             self.state.add(&result);
@@ -241,10 +246,15 @@ impl Life {
             true => SyncOptions::from(strategy).or_restart(),
             false => strategy.into(),
         };
+        let held = self.state.hash();
         let synchronizing = self.state.synchronize_async(comm, options);
         let Ok(report) = timeout(patience, synchronizing).await else {
             return Err(late("sync_shared_state"));
         };
+        if report.is_err() && self.state.hash() != held {
+            let what = "a synchronization that failed has changed the state";
+            return Err(Failed::Wrong(what.to_owned()));
+        }
         let report = report?;
         let revision = report.revision;
         // Those who are left may have done again what this peer had done when its connection was lost.
@@ -320,7 +330,6 @@ impl Life {
 
     fn judge(&mut self, error: &Error) -> After {
         self.tell(&format!("got: {error}"));
-        self.world.with(|state| state.counts.errors += 1);
         if let Error::Conflict(conflict) = error {
             self.optimizes_first |= conflict.theirs == CallKind::OptimizeTopology;
         }

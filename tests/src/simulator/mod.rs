@@ -7,6 +7,7 @@
 //! | `driver`, `acts`, `strangers` | play the plan |
 //! | `life`, `reduces`, `others` | what a peer does |
 //! | `ears` | trace every byte of a peer, and kill it at certain messages |
+//! | `haste` | how long reduces may take while nothing goes wrong |
 //! | `world` | what all of them share, and what is checked |
 //! | `trace` | what has happened: a hash of every event, and a story |
 //! | [`hangs`] | ends the process if a simulation does not come to an end |
@@ -23,6 +24,7 @@ mod driver;
 mod ears;
 pub mod fault;
 pub mod hangs;
+mod haste;
 mod life;
 mod others;
 pub mod plan;

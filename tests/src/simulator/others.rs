@@ -1,6 +1,9 @@
 //! The collectives of a simulated step that reduce nothing in place: each is checked at once.
 
-use pccl::{Broadcast, Communicator, Error, Gather, GatherV, Next, PeerId, Reduce};
+use pccl::{
+    Broadcast, CollectiveReport, Communicator, Error, Gather, GatherV, Next, PeerId, Reduce,
+    ReduceItem,
+};
 
 use super::life::Life;
 use crate::churn::numbers::{Key, Op, fill, is_contribution, verify};
@@ -12,7 +15,10 @@ const TAGS: u64 = 1000;
 /// Elements of each buffer.
 const ELEMENTS: usize = 300;
 
-/// A barrier, a broadcast, a gathering of contributions of different lengths, and a reduce in two halves.
+/// Buffers of a list.
+const LISTED: u64 = 3;
+
+/// A barrier, a broadcast, a gathering of contributions of different lengths, a reduce in two halves, and a list.
 pub(super) async fn call_all(
     life: &Life,
     comm: &Communicator,
@@ -25,7 +31,7 @@ pub(super) async fn call_all(
         tag,
     };
     let members = loop {
-        match again(life.due("barrier", comm.barrier_async()).await?)? {
+        match again(life, life.due("barrier", comm.barrier_async()).await?)? {
             Some(report) => break report.contributors,
             None => continue,
         }
@@ -37,7 +43,8 @@ pub(super) async fn call_all(
         .unwrap_or_else(|| comm.peer_id());
     broadcast(life, comm, key(TAGS), root).await?;
     gather(life, comm, key(TAGS + 1)).await?;
-    halves(life, comm, key(TAGS + 2)).await
+    halves(life, comm, key(TAGS + 2)).await?;
+    list(life, comm, |nth| key(TAGS + 4 + nth)).await
 }
 
 async fn broadcast(life: &Life, comm: &Communicator, key: Key, root: PeerId) -> Result<(), Failed> {
@@ -45,18 +52,18 @@ async fn broadcast(life: &Life, comm: &Communicator, key: Key, root: PeerId) -> 
     fill(&mut buffer, key, comm.peer_id().0);
     let how = Broadcast::from(root).tag(key.tag);
     while again(
+        life,
         life.due("broadcast", comm.broadcast_async(&mut buffer, how))
             .await?,
     )?
     .is_none()
     {
         right(
-            life,
             is_contribution(&buffer, key, comm.peer_id().0),
             "a broadcast that failed",
         )?;
     }
-    right(life, is_contribution(&buffer, key, root.0), "a broadcast")
+    right(is_contribution(&buffer, key, root.0), "a broadcast")
 }
 
 async fn gather(life: &Life, comm: &Communicator, key: Key) -> Result<(), Failed> {
@@ -67,7 +74,7 @@ async fn gather(life: &Life, comm: &Communicator, key: Key) -> Result<(), Failed
     let how = GatherV::default().tag(key.tag);
     let gathered = loop {
         let called = comm.all_gather_v_async(&mine, &mut all, how);
-        if let Some(gathered) = again(life.due("all_gather_v", called).await?)? {
+        if let Some(gathered) = again(life, life.due("all_gather_v", called).await?)? {
             break gathered;
         }
     };
@@ -77,7 +84,7 @@ async fn gather(life: &Life, comm: &Communicator, key: Key) -> Result<(), Failed
                 .get(range)
                 .is_some_and(|part| is_contribution(part, key, peer.0))
     });
-    right(life, is_right, "an all_gather_v")
+    right(is_right, "an all_gather_v")
 }
 
 /// Peers contribute different numbers of elements, one of them none.
@@ -91,17 +98,17 @@ async fn halves(life: &Life, comm: &Communicator, key: Key) -> Result<(), Failed
     let how = Reduce::sum().tag(key.tag);
     let scattered = loop {
         let called = comm.reduce_scatter_async(&mut buffer, how);
-        if let Some(scattered) = again(life.due("reduce_scatter", called).await?)? {
+        if let Some(scattered) = again(life, life.due("reduce_scatter", called).await?)? {
             break scattered;
         }
         right(
-            life,
             is_contribution(&buffer, key, comm.peer_id().0),
             "a reduce_scatter that failed",
         )?;
     };
     let how = Gather::of(scattered.shard.clone()).tag(key.tag + 1);
     while again(
+        life,
         life.due(
             "all_gather",
             comm.all_gather_async(&mut buffer, how.clone()),
@@ -117,14 +124,47 @@ async fn halves(life: &Life, comm: &Communicator, key: Key) -> Result<(), Failed
         .map(|peer| peer.0)
         .collect();
     right(
-        life,
         verify(&buffer, key, &members, Op::Sum).is_ok(),
         "a reduce in two halves",
     )
 }
 
-fn right(life: &Life, is_right: bool, what: &str) -> Result<(), Failed> {
-    match is_right || life.world.plan.flips_bits() {
+/// Several buffers at once, which the library reduces again until all are done.
+async fn list(life: &Life, comm: &Communicator, key: impl Fn(u64) -> Key) -> Result<(), Failed> {
+    let own = comm.peer_id().0;
+    let mut buffers = [(); LISTED as usize].map(|()| vec![0.0_f32; ELEMENTS]);
+    let mut items = Vec::new();
+    for (nth, buffer) in (0..).zip(&mut buffers) {
+        fill(buffer, key(nth), own);
+        items.push(ReduceItem::new(buffer, Reduce::sum().tag(key(nth).tag)));
+    }
+    let called = comm.all_reduce_many_with_retry_async(&mut items, 2);
+    let called = life.due("all_reduce_many_with_retry", called).await?;
+    let (reports, failed): (Vec<Option<CollectiveReport>>, _) = match called {
+        Ok(reports) => (reports.into_iter().map(Some).collect(), None),
+        Err(failed) => (failed.reports.clone(), Some(failed)),
+    };
+    let is_right = |(nth, report): (u64, &Option<CollectiveReport>)| {
+        let buffer = buffers.get(nth as usize).map_or(&[][..], Vec::as_slice);
+        match report {
+            Some(report) => {
+                let members: Vec<u64> = report.contributors.iter().map(|peer| peer.0).collect();
+                verify(buffer, key(nth), &members, Op::Sum).is_ok()
+            }
+            None => is_contribution(buffer, key(nth), own),
+        }
+    };
+    let are_right = reports.len() == buffers.len() && (0..).zip(&reports).all(is_right);
+    right(are_right, "a list of reduces")?;
+    let retries: u32 = reports.iter().flatten().map(|report| report.retries).sum();
+    if retries > 0 {
+        life.world.repeated(life.number);
+    }
+    failed.map_or(Ok(()), |failed| Err(Error::from(failed).into()))
+}
+
+fn right(is_right: bool, what: &str) -> Result<(), Failed> {
+    match is_right {
         true => Ok(()),
         false => Err(Failed::Wrong(format!(
             "{what} has left other numbers than it must"
@@ -133,10 +173,13 @@ fn right(life: &Life, is_right: bool, what: &str) -> Result<(), Failed> {
 }
 
 /// `None`: the same call is to be made again.
-fn again<T>(called: Result<T, Error>) -> Result<Option<T>, Failed> {
+fn again<T>(life: &Life, called: Result<T, Error>) -> Result<Option<T>, Failed> {
     match called {
         Ok(done) => Ok(Some(done)),
-        Err(error) if error.next() == Next::CallAgain => Ok(None),
+        Err(error) if error.next() == Next::CallAgain => {
+            life.world.failed(life.number, &error);
+            Ok(None)
+        }
         Err(error) => Err(error.into()),
     }
 }

@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
-use super::fault::{Fault, What, draw};
+use super::fault::{Fault, Harmless, draw};
 use crate::churn::numbers::mixed;
 
 /// A pause that is not long. There is always one, so that runs of long times have few steps.
@@ -33,6 +33,10 @@ pub struct Plan {
     pub is_tight: bool,
     /// How long a peer whose connection has ended may stay away.
     pub reconnect: Duration,
+    /// Whether the master keeps a journal: the run then survives its death.
+    pub has_journal: bool,
+    /// Only such things go wrong as must not cost anybody a call.
+    pub is_calm: bool,
     /// How long faults come.
     pub eventful: Duration,
     /// What goes wrong, in the order of time.
@@ -131,24 +135,52 @@ impl Plan {
         };
         let eventful = Duration::from_secs(random.random_range(10..=40)) + script.think * 12;
         let fault_count = *[0, 1, 1, 2, 3, 4, 6, 9].choose(&mut random).unwrap_or(&1);
-        let mut faults: Vec<Fault> = (0..fault_count)
+        let faults: Vec<Fault> = (0..fault_count)
             .map(|_| draw(&mut random, eventful, peers))
             .collect();
-        faults.sort_by_key(|fault| fault.at);
-        Self {
+        let lanes = random.random_range(1..=3);
+        let paths = [
+            draw_path(&mut random, 2, rates),
+            draw_path(&mut random, 80, rates),
+        ];
+        let is_tight = random.random_ratio(1, 6);
+        let reconnect = *[0, 0, 0, 3].choose(&mut random).unwrap_or(&0);
+        let has_journal = random.random_ratio(1, 4);
+        let mut plan = Self {
             seed,
             groups: (0..peers).map(|peer| peer as u32 % group_count).collect(),
             sites: *[0, 0, 0, 1, 2, 3].choose(&mut random).unwrap_or(&0),
             script,
-            lanes: random.random_range(1..=3),
-            paths: [
-                draw_path(&mut random, 2, rates),
-                draw_path(&mut random, 80, rates),
-            ],
-            is_tight: random.random_ratio(1, 6),
-            reconnect: Duration::from_secs(*[0, 0, 0, 3].choose(&mut random).unwrap_or(&0)),
+            lanes,
+            paths,
+            is_tight,
+            reconnect: Duration::from_secs(reconnect),
+            has_journal,
+            is_calm: random.random_ratio(1, 5),
             eventful,
             faults,
+        };
+        if plan.is_calm {
+            plan.calm_down(&mut random);
+        }
+        plan.faults.sort_by_key(|fault| fault.at);
+        plan
+    }
+
+    /// Nothing is in anybody's way, and every other fault is one that nobody notices.
+    fn calm_down(&mut self, random: &mut StdRng) {
+        self.is_tight = false;
+        // Who gives up too many in a row is evicted.
+        self.script.gives_up *= u32::from(self.script.gives_up > 20);
+        // A measurement leaves queues behind, and who opens a lane then is not answered in time.
+        self.script.optimizes = 0;
+        self.reconnect = Duration::from_secs(if random.random() { 3 } else { 0 });
+        let possible = Harmless {
+            session: !self.reconnect.is_zero(),
+            journal: self.has_journal,
+        };
+        for fault in &mut self.faults {
+            fault.what = possible.draw(random);
         }
     }
 
@@ -182,14 +214,6 @@ impl Plan {
             Part::Sites => self.sites = 0,
             Part::Large => script.elements = script.elements.min(100),
         }
-    }
-
-    /// Whether bits are flipped: then no number can be relied upon.
-    #[must_use]
-    pub fn flips_bits(&self) -> bool {
-        self.faults
-            .iter()
-            .any(|fault| matches!(fault.what, What::Flip { .. }))
     }
 
     /// The site of a host, by its number. The master has a place as well.

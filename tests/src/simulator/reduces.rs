@@ -166,9 +166,11 @@ impl Life {
 /// Goes on if the same call is to be made again.
 fn call_again(life: &Life, work: &Work, error: Error) -> Result<(), Failed> {
     life.tell(&format!("tag {}: {error}", work.key.tag));
-    life.world.with(|state| state.counts.errors += 1);
     match error.next() {
-        Next::CallAgain => Ok(()),
+        Next::CallAgain => {
+            life.world.failed(life.number, &error);
+            Ok(())
+        }
         _ => Err(Failed::Error(error)),
     }
 }

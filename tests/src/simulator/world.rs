@@ -5,11 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pccl::{AbortCause, Error, Next};
 use pccl_transport_memory::{MemoryHost, MemoryNet};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::ears::Armed;
+use super::haste::Meeting;
 use super::plan::Plan;
 use super::trace::Trace;
 use crate::churn::checker::Checker;
@@ -49,6 +51,12 @@ pub(super) struct State {
     pub(super) voted: BTreeMap<(u32, u64), BTreeSet<usize>>,
     /// The first words on lanes, and whereto.
     pub(super) first_words: Vec<(SocketAddr, Vec<u8>)>,
+    /// When the last peer has begun the reduces of a step.
+    pub(super) meetings: BTreeMap<Meeting, Instant>,
+    /// When something went wrong last.
+    pub(super) disturbed: Option<Instant>,
+    /// Something has gone wrong of which not everybody was told.
+    pub(super) is_slow: bool,
     pub(super) counts: Counts,
 }
 
@@ -59,6 +67,8 @@ pub(super) struct Process {
     pub(super) is_alive: bool,
     /// It is never killed, so that somebody holds the state.
     pub(super) is_keeper: bool,
+    /// It leaves before its next step.
+    pub(super) is_to_leave: bool,
     pub(super) task: Option<AbortHandle>,
     /// Steps in which all living members of the group took part, since this was set to zero.
     pub(super) whole: u32,
@@ -115,6 +125,15 @@ impl World {
         self.is_over.load(Ordering::Relaxed)
     }
 
+    /// Whether a process is to leave before its next step. From then on nobody counts with it.
+    pub(super) fn is_to_leave(&self, number: usize) -> bool {
+        self.with(|state| {
+            let process = &mut state.processes[number];
+            process.is_alive &= !process.is_to_leave;
+            process.is_to_leave
+        })
+    }
+
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
@@ -129,6 +148,31 @@ impl World {
         });
     }
 
+    /// A call has failed. In a calm run it may have been told that another call comes first, or that somebody has given
+    /// it up.
+    pub(super) fn failed(&self, number: usize, error: &Error) {
+        self.with(|state| state.counts.errors += 1);
+        let has_cause = match error {
+            Error::GivenUp { .. } | Error::TimeLimit { .. } => true,
+            Error::Aborted { cause, .. } => {
+                self.plan.script.gives_up > 0 && matches!(cause, AbortCause::Cancelled(_))
+            }
+            error => matches!(error.next(), Next::MakeOtherCallFirst(_)),
+        };
+        if self.plan.is_calm && !has_cause && !self.is_over() {
+            self.found(&format!("without a cause peer {number} got: {error}"));
+        }
+    }
+
+    /// The library has made a call again that had failed.
+    pub(super) fn repeated(&self, number: usize) {
+        if self.plan.is_calm {
+            self.found(&format!(
+                "without a cause a reduce of peer {number} was aborted"
+            ));
+        }
+    }
+
     /// A new host, with the paths to and from all others, and its place among them.
     pub(super) fn add_host(&self, group: u32, is_keeper: bool) -> (usize, MemoryHost) {
         let host = self.net.transport().lanes(self.plan.lanes);
@@ -138,6 +182,7 @@ impl World {
                 group,
                 is_alive: true,
                 is_keeper,
+                is_to_leave: false,
                 task: None,
                 whole: 0,
                 revision: 0,
