@@ -11,7 +11,7 @@ use std::time::Duration;
 use pccl::{Builder, Communicator, Error, Misdeed, Reduce};
 use pccl_core::id::PeerId;
 use pccl_core::transport::{Security, Transport, recv_some, send_all};
-use pccl_core::wire::{HandshakeError, Reply, recv_reply};
+use pccl_core::wire::{ControlHead, HandshakeError, Reply, recv_reply};
 use pccl_master::{KeyPair, RunningMaster, Trust, Via};
 use support::tapped::{Said, Tapped};
 use support::under::{Under, over_each_transport, spawn_invited};
@@ -157,10 +157,14 @@ fn a_peer_that_was_kicked_opens_nothing_with_its_old_tickets(via: Via) {
     reduce_and_share(&mut peers);
 
     let mut kicked = peers.pop().unwrap();
+    let garbage = [0xff; 64];
+    let head = ControlHead::of_message(&garbage).unwrap().encode();
     Runtime::new().unwrap().block_on(poll_fn(|cx| {
         let mut control = control.lock().unwrap();
         let control = control.as_mut().expect("a connection");
-        control.poll_send(cx, &[&[0xff; 64]]).map(Result::unwrap)
+        control
+            .poll_send(cx, &[&head, &garbage])
+            .map(Result::unwrap)
     }));
     let told = kicked.update_topology().err();
     assert_eq!(told, Some(Error::Kicked(Misdeed::Malformed)));
