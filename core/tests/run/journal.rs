@@ -88,7 +88,7 @@ fn stored() -> Vec<u8> {
 
 /// A journal is read by the build that wrote it, or by one with the same layout of everything in it. If this fails, either
 /// the layout of the master's state has changed: then raise `FORMAT`. Or the master decides something else in this run:
-/// then only the hash is another one.
+/// then only the hash is another one, as with another version of the protocol.
 #[test]
 fn a_layout_that_has_changed_is_another_format() {
     let stored = stored();
@@ -96,6 +96,6 @@ fn a_layout_that_has_changed_is_another_format() {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
     });
 
-    let expected = (10, 1373, 1_239_985_119_213_648_455);
+    let expected = (10, 1373, 7_768_796_975_214_708_972);
     assert_eq!((FORMAT, stored.len(), hash), expected);
 }

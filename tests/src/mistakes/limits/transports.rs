@@ -92,6 +92,15 @@ pub const TRANSPORTS: &[Mistake] = &[
         ),
     },
     Mistake {
+        name: "foreign-connection-ids-draw-resets",
+        file: "transport-quic/src/resets.rs",
+        edits: &[(
+            "Some((random, tag)) if self.tag(random) == *tag => Ok(()),",
+            "Some((random, _)) if random.len() == RANDOM_BYTES => Ok(()),",
+        )],
+        found_by: quic("tests::resets::packets_whose_connection_ids_are_foreign_draw_no_reset"),
+    },
+    Mistake {
         name: "a-quic-handshake-may-take-for-ever",
         file: DOOR,
         edits: &[(
