@@ -63,10 +63,11 @@ fn heads_and_bodies_are_told_apart_wherever_the_stream_is_cut() {
     let stream: Vec<u8> = bodies
         .iter()
         .flat_map(|length: &u32| {
-            [&length.to_le_bytes()[..], &vec![0xee; *length as usize]].concat()
+            let body = vec![0xee; *length as usize];
+            [&ControlHead::of_message(&body).unwrap().encode()[..], &body].concat()
         })
         .collect();
-    for piece in 1..40 {
+    for piece in 1..50 {
         let mut frames = Frames::default();
         let mut fed = 0;
         for bytes in stream.chunks(piece) {
