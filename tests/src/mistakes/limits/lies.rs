@@ -2,29 +2,11 @@
 
 use crate::mistakes::{FoundBy, Mistake};
 
-/// A test of the client with members that lie.
-const fn liars(test: &'static str) -> FoundBy {
+/// A test of the client with strangers, impostors and members that lie.
+const fn trust(test: &'static str) -> FoundBy {
     FoundBy::Test {
         package: "pccl",
-        target: "--test liars",
-        test,
-    }
-}
-
-/// A test of the client with members that come with tickets of others.
-const fn impostors(test: &'static str) -> FoundBy {
-    FoundBy::Test {
-        package: "pccl",
-        target: "--test impostors",
-        test,
-    }
-}
-
-/// A test of the client with strangers.
-const fn strangers(test: &'static str) -> FoundBy {
-    FoundBy::Test {
-        package: "pccl",
-        target: "--test strangers",
+        target: "--test trust",
         test,
     }
 }
@@ -42,7 +24,8 @@ const DOOR: &str = "client/src/engine/door.rs";
 const FETCHING: &str = "client/src/transfer/fetching.rs";
 const ARRIVING: &str = "plane/src/work/arriving.rs";
 
-const NO_NUMBER: &str = "no_number_is_taken_from_a_frame_of_another_operation_place_or_length";
+const NO_NUMBER: &str =
+    "liars::no_number_is_taken_from_a_frame_of_another_operation_place_or_length";
 
 /// What is removed.
 pub const LIES: &[Mistake] = &[
@@ -53,15 +36,17 @@ pub const LIES: &[Mistake] = &[
             "let is_trusted = expected.order.is_with(knock.identity);",
             "let is_trusted = true;",
         )],
-        found_by: impostors(
-            "over_tls::a_ticket_is_worth_nothing_to_another_member_nor_to_a_stranger_on_a_plain_lane",
+        found_by: trust(
+            "impostors::over_tls::a_ticket_is_worth_nothing_to_another_member_nor_to_a_stranger_on_a_plain_lane",
         ),
     },
     Mistake {
         name: "a-ticket-is-good-more-than-once",
         file: DOOR,
         edits: &[("None if self.spent.contains(&key) => Answer::Spent,", "")],
-        found_by: impostors("over_tls::a_peer_that_was_kicked_opens_nothing_with_its_old_tickets"),
+        found_by: trust(
+            "impostors::over_tls::a_peer_that_was_kicked_opens_nothing_with_its_old_tickets",
+        ),
     },
     Mistake {
         name: "a-lane-with-a-ticket-of-nobody-is-held-for-ever",
@@ -70,7 +55,7 @@ pub const LIES: &[Mistake] = &[
             "timeout(HOLD_LIMIT, wanted)",
             "timeout(1000 * HOLD_LIMIT, wanted)",
         )],
-        found_by: strangers("an_unknown_ticket_is_refused_once_no_order_has_come_for_it"),
+        found_by: trust("strangers::an_unknown_ticket_is_refused_once_no_order_has_come_for_it"),
     },
     Mistake {
         name: "a-second-collective-of-a-tag-is-as-good-as-the-first",
@@ -79,7 +64,7 @@ pub const LIES: &[Mistake] = &[
             "if record.tags.get(tag).is_some() {",
             "if record.tags.get(tag).is_some() {\n            return;\n        }\n        if false {",
         )],
-        found_by: liars("a_member_that_votes_twice_goes_and_the_others_reduce_without_it"),
+        found_by: trust("liars::a_member_that_votes_twice_goes_and_the_others_reduce_without_it"),
     },
     Mistake {
         name: "an-edge-may-be-reported-twice",
@@ -96,7 +81,7 @@ pub const LIES: &[Mistake] = &[
         name: "numbers-at-any-place",
         file: ARRIVING,
         edits: &[("header.offset != flow.rest.start ||", "")],
-        found_by: liars(NO_NUMBER),
+        found_by: trust(NO_NUMBER),
     },
     Mistake {
         name: "numbers-of-any-step",
@@ -108,7 +93,7 @@ pub const LIES: &[Mistake] = &[
                 "stripe.flows.get_mut(0 * step)",
             ),
         ],
-        found_by: liars(NO_NUMBER),
+        found_by: trust(NO_NUMBER),
     },
     Mistake {
         name: "content-is-not-compared-with-its-hash",
@@ -117,8 +102,8 @@ pub const LIES: &[Mistake] = &[
             ("if !is_right {", "if false {"),
             ("checked(entry, is_right)", "checked(entry, true)"),
         ],
-        found_by: liars(
-            "content_that_is_not_what_was_elected_is_written_nowhere_and_fetched_elsewhere",
+        found_by: trust(
+            "liars::content_that_is_not_what_was_elected_is_written_nowhere_and_fetched_elsewhere",
         ),
     },
     Mistake {

@@ -1,0 +1,109 @@
+//! Collectives among peers of several sites: in two levels.
+
+use pccl::{Algorithm, Communicator, Error, Gather, Reduce};
+
+use crate::support::{Run, begin, join_as, together, together_with};
+
+/// Elements: fewer than peers, not divided evenly, several lanes. Too many to travel whole.
+const COUNTS: [usize; 3] = [20_000, 20_003, 1_000_001];
+
+/// Peers at these sites, in the order of their identities.
+fn peers_at(run: &Run, sites: &[&str]) -> Vec<Communicator> {
+    let mut peers = vec![begin(run.builder().site(sites[0]))];
+    for site in &sites[1..] {
+        join_as(run.builder().site(*site), &mut peers);
+    }
+    peers
+}
+
+fn contributions(index: usize, count: usize) -> Vec<f32> {
+    let element = |element: usize| (1.0 + index as f32) / (3.0 + (element % 17) as f32);
+    (0..count).map(element).collect()
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+#[test]
+fn peers_of_uneven_sites_reduce_in_two_levels_and_end_with_the_same_bits() {
+    let run = Run::new();
+    let mut peers = peers_at(&run, &["eu", "us", "eu", "asia", "eu", "us"]);
+
+    for count in COUNTS {
+        let results = together_with(&mut peers, |index, peer| {
+            let mut buffer = contributions(index, count);
+            let report = peer.all_reduce(&mut buffer, Reduce::sum()).unwrap();
+            assert_eq!(report.algorithm, Algorithm::TwoLevel);
+            bits(&buffer)
+        });
+
+        assert!(results.iter().all(|other| *other == results[0]));
+        let sum: f32 = (0..6).map(|index| contributions(index, 1)[0]).sum();
+        let first = f32::from_bits(results[0][0]);
+        assert!((first - sum).abs() < 1e-5, "{first} and {sum}");
+    }
+}
+
+#[test]
+fn in_two_levels_a_reduce_scatter_and_an_all_gather_are_an_all_reduce() {
+    let run = Run::new();
+    let mut peers = peers_at(&run, &["eu", "eu", "us", "us", "us"]);
+
+    together_with(&mut peers, |index, peer| {
+        for count in COUNTS {
+            let mut whole = vec![1 + index as u64; count];
+            peer.all_reduce(&mut whole, Reduce::sum()).unwrap();
+            let mut shards = vec![1 + index as u64; count];
+            let scattered = peer.reduce_scatter(&mut shards, Reduce::sum()).unwrap();
+            assert_eq!(scattered.report.algorithm, Algorithm::TwoLevel);
+            let gathered = peer.all_gather(&mut shards, Gather::of(scattered.shard));
+            assert_eq!(gathered.unwrap().algorithm, Algorithm::TwoLevel);
+            assert!(whole == shards && whole.iter().all(|sum| *sum == 15));
+        }
+    });
+}
+
+#[test]
+fn a_peer_that_dies_in_two_levels_costs_the_others_one_retry_with_the_sites_that_are_left() {
+    const COUNT: usize = 200_000;
+    for frames in 1..=4 {
+        let run = Run::new();
+        // The doomed peer is at the site without a name, and so is one of the others.
+        let mut peers = peers_at(&run, &["eu", "eu", ""]);
+        let doomed = run.join_doomed(&mut peers, ("frame_sent", frames), |peer| async move {
+            let _ = peer
+                .all_reduce_async(&mut vec![5.0_f32; COUNT], Reduce::sum())
+                .await;
+        });
+
+        let results = together(&mut peers, |peer| {
+            let mut buffer = vec![1.0_f32; COUNT];
+            let error = peer.all_reduce(&mut buffer, Reduce::sum()).unwrap_err();
+            let is_restored = buffer.iter().all(|element| *element == 1.0);
+            let report = peer.all_reduce(&mut buffer, Reduce::sum()).unwrap();
+            let is_right = buffer.iter().all(|element| *element == 3.0);
+            (error, is_restored, is_right, report.algorithm)
+        });
+
+        doomed.join().unwrap();
+        for (error, is_restored, is_right, algorithm) in results {
+            assert!(matches!(error, Error::Aborted { .. }), "{error}");
+            assert!(is_restored && is_right);
+            assert_eq!(algorithm, Algorithm::TwoLevel);
+        }
+    }
+}
+
+#[test]
+fn peers_of_one_site_or_of_a_site_each_do_without_levels() {
+    for sites in [["eu"; 3], ["eu", "us", "asia"]] {
+        let run = Run::new();
+        let mut peers = peers_at(&run, &sites);
+        together(&mut peers, |peer| {
+            let mut buffer = vec![1_u32; 20_000];
+            let report = peer.all_reduce(&mut buffer, Reduce::sum()).unwrap();
+            assert_ne!(report.algorithm, Algorithm::TwoLevel);
+        });
+    }
+}
