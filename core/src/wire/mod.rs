@@ -94,8 +94,9 @@
 //! If a control connection breaks, the peer may open another one, for purpose 5, and go on where it was. Its preamble has
 //! its own number and, as the ticket, the token of its session. After the preamble and, on an encrypted lane, the proof,
 //! come 8 bytes, the number of messages that the peer has received in the session, with the welcome as the first; and 8
-//! bytes, a number that grows with each connection that the peer opens for the session. The master replies; if it accepts, 8 bytes with its own number follow, with the hello as the first. Then each end sends
-//! the messages that the other one lacks, and goes on. See [`session`](crate::session).
+//! bytes, a number that grows with each connection that the peer opens for the session. The master replies; if it
+//! accepts, 8 bytes with its own number follow, with the hello as the first. Then each end sends the messages that the
+//! other one lacks, and goes on. See [`session`](crate::session).
 //!
 //! The body is the message's type in [postcard](https://postcard.jamesmunns.com/wire-format) form:
 //!
@@ -133,13 +134,14 @@
 //! encode_control(&hello, &mut bytes)?;
 //!
 //! assert_eq!(bytes[..4], [20, 0, 0, 0]); // length of the body
-//! assert_eq!(bytes[4..6], [0, 5]); // variant Hello; version
-//! assert_eq!(bytes[6..8], [0xac, 0x02]); // 300
-//! assert_eq!(bytes[8..11], [0x95, 0xf8, 0x02]); // 48149
-//! assert_eq!(bytes[11..17], [1, 0, 192, 0, 2, 7]); // present; IPv4; the address
-//! assert_eq!(bytes[17..18], [16]); // lanes
-//! assert_eq!(bytes[18..21], [2, b'e', b'u']); // two bytes of text
-//! assert_eq!(bytes[21..], [2, b'a', b'1']);
+//! let body = &bytes[12..]; // after two checksums
+//! assert_eq!(body[..2], [0, 5]); // variant Hello; version
+//! assert_eq!(body[2..4], [0xac, 0x02]); // 300
+//! assert_eq!(body[4..7], [0x95, 0xf8, 0x02]); // 48149
+//! assert_eq!(body[7..13], [1, 0, 192, 0, 2, 7]); // present; IPv4; the address
+//! assert_eq!(body[13..14], [16]); // lanes
+//! assert_eq!(body[14..17], [2, b'e', b'u']); // two bytes of text
+//! assert_eq!(body[17..], [2, b'a', b'1']);
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 //!
