@@ -50,6 +50,11 @@ struct Waiting {
     released: u64,
     /// The number of the last message that the present writer has taken.
     taken: u64,
+    /// The number of the last message that any writer has taken. The peer may have received it over a connection that
+    /// was replaced.
+    offered: u64,
+    /// How many messages the peer has said that it has received.
+    acknowledged: u64,
     /// Bytes of the messages that it has not taken.
     waiting_bytes: usize,
     /// Bytes that it has taken and not sent yet.
@@ -106,6 +111,18 @@ pub(crate) enum PushError {
     Overflow,
     #[error("{0}")]
     Encode(#[from] EncodeError),
+}
+
+/// Why another connection is not attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CannotAttach {
+    /// The session is over.
+    #[error("{0}")]
+    Resume(#[from] CannotResume),
+    /// The peer has dialled it before it received, over the connection that it has, what it has acknowledged since. It is
+    /// of no more use, and the session goes on.
+    #[error("the peer has received more since it dialled")]
+    Overtaken,
 }
 
 /// What the writer does next.
@@ -169,11 +186,7 @@ impl Outbox {
     /// # Errors
     /// It cannot have received so many.
     pub(crate) fn acknowledge(&self, received: u64) -> Result<(), CannotResume> {
-        let mut waiting = self.lock();
-        if received > waiting.taken {
-            return Err(CannotResume::NeverSent);
-        }
-        waiting.acknowledge(received)
+        self.lock().acknowledge(received)
     }
 
     /// The right of the first connection.
@@ -184,11 +197,12 @@ impl Outbox {
     /// The right of another connection, whose peer has received this many messages. It takes the place of the one before.
     ///
     /// # Errors
-    /// The session cannot be resumed. Nothing has changed.
-    pub(crate) fn attach(&self, received: u64) -> Result<Attachment, CannotResume> {
+    /// It cannot. Nothing has changed.
+    pub(crate) fn attach(&self, received: u64) -> Result<Attachment, CannotAttach> {
         let mut waiting = self.lock();
-        if received > waiting.taken {
-            return Err(CannotResume::NeverSent);
+        waiting.may_have_received(received)?;
+        if received < waiting.acknowledged {
+            return Err(CannotAttach::Overtaken);
         }
         let unsent = waiting.messages.after(received)?;
         let unsent: usize = unsent.map(Stored::bytes).sum();
@@ -268,6 +282,7 @@ impl Outbox {
             messages,
             released: sent,
             taken: sent,
+            offered: sent,
             ..Waiting::default()
         };
         waiting.forget_beyond(bytes_max);
@@ -357,6 +372,7 @@ impl Outbox {
             };
             let bytes = next.bytes();
             waiting.taken += 1;
+            waiting.offered = waiting.offered.max(waiting.taken);
             waiting.waiting_bytes -= bytes;
             waiting.in_flight += bytes;
             match next {
@@ -402,7 +418,16 @@ impl Waiting {
         (self.notes, self.next_notes) = (Notes::default(), Notes::default());
     }
 
+    const fn may_have_received(&self, messages: u64) -> Result<(), CannotResume> {
+        match messages <= self.offered {
+            true => Ok(()),
+            false => Err(CannotResume::NeverSent),
+        }
+    }
+
     fn acknowledge(&mut self, received: u64) -> Result<(), CannotResume> {
+        self.may_have_received(received)?;
+        self.acknowledged = self.acknowledged.max(received);
         let mut bytes = 0;
         let forget = |message: &Stored| bytes += message.bytes();
         self.messages.acknowledge(received, forget)?;
@@ -410,8 +435,8 @@ impl Waiting {
         Ok(())
     }
 
-    /// If all messages take more than this, the oldest ones that were sent are forgotten: a peer that has not received them cannot resume its
-    /// session.
+    /// If all messages take more than this, the oldest ones that were sent are forgotten: a peer that has not received
+    /// them cannot resume its session.
     fn forget_beyond(&mut self, bytes_max: usize) {
         while self.kept_bytes > bytes_max && self.kept_bytes > self.waiting_bytes {
             match self.messages.give_up_oldest() {

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::{Connected, Desk, Due, FOREVER};
 use crate::connection::{Resumed, Returning};
+use crate::outbox::CannotAttach;
 
 impl Desk {
     /// The session of this peer, if this is its connection. What another connection of the peer still brings was sent
@@ -95,7 +96,11 @@ impl Desk {
         }
         let by = match connected.outbox.attach(session.received) {
             Ok(by) => by,
-            Err(error) => {
+            Err(error @ CannotAttach::Overtaken) => {
+                tracing::debug!("{peer} does not go on over another connection: {error}");
+                return;
+            }
+            Err(CannotAttach::Resume(error)) => {
                 tracing::warn!("{peer} cannot resume its session: {error}");
                 return self.gone(peer);
             }

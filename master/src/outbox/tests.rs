@@ -7,6 +7,9 @@ use pccl_core::wire::{CONTROL_FRAME_MAX, ControlReader};
 
 use super::*;
 
+const NEVER_SENT: CannotAttach = CannotAttach::Resume(CannotResume::NeverSent);
+const FORGOTTEN: CannotAttach = CannotAttach::Resume(CannotResume::Forgotten);
+
 /// A peer's part in a synchronization in which it lacks so many entries.
 fn plan(entries: u32) -> ToPeer {
     let entries: Vec<_> = (0..entries)
@@ -151,9 +154,33 @@ fn what_is_acknowledged_takes_no_memory_and_cannot_be_asked_for_again() {
     outbox.acknowledge(3).unwrap();
 
     assert_eq!(outbox.lock().kept_bytes, 0);
-    assert_eq!(outbox.attach(2).unwrap_err(), CannotResume::Forgotten);
-    assert_eq!(outbox.attach(4).unwrap_err(), CannotResume::NeverSent);
+    assert_eq!(outbox.attach(2).unwrap_err(), CannotAttach::Overtaken);
+    assert_eq!(outbox.attach(4).unwrap_err(), NEVER_SENT);
     assert_eq!(messages(&outbox, &outbox.attach(3).unwrap()), []);
+}
+
+/// A peer that hears nothing dials beside its connection, and gives that up when something comes over it after all. The
+/// attempt may arrive in spite of that.
+#[test]
+fn what_has_arrived_over_any_connection_of_a_session_counts_also_if_one_that_was_given_up_came_between()
+ {
+    let outbox = Outbox::new(1 << 20);
+    let first = outbox.first_attachment();
+    (1..4).for_each(|round| outbox.push(&said(round)).unwrap());
+    assert_eq!(messages(&outbox, &first).len(), 3);
+
+    let given_up = outbox.attach(1).unwrap();
+    let third = outbox.attach(3).unwrap();
+
+    assert!(matches!(
+        outbox.next(&given_up, &mut Vec::new()),
+        Next::Replaced
+    ));
+    assert_eq!(messages(&outbox, &third), []);
+    outbox.push(&said(4)).unwrap();
+    assert_eq!(messages(&outbox, &third), [said(4)]);
+    assert_eq!(outbox.attach(2).unwrap_err(), CannotAttach::Overtaken);
+    outbox.acknowledge(4).unwrap();
 }
 
 #[test]
@@ -194,8 +221,8 @@ fn a_session_that_was_kept_goes_on_with_what_the_peer_lacks() {
     let restored = Outbox::restored(1 << 20, &kept).unwrap();
 
     assert_eq!(restored.lock().unsent_bytes(), 0);
-    assert_eq!(restored.attach(4).unwrap_err(), CannotResume::NeverSent);
-    assert_eq!(restored.attach(0).unwrap_err(), CannotResume::Forgotten);
+    assert_eq!(restored.attach(4).unwrap_err(), NEVER_SENT);
+    assert_eq!(restored.attach(0).unwrap_err(), FORGOTTEN);
     let by = restored.attach(2).unwrap();
     restored.push(&said(3)).unwrap();
     assert_eq!(messages(&restored, &by), [said(2), said(3)]);
@@ -220,7 +247,7 @@ fn a_peer_that_acknowledges_nothing_costs_a_bounded_number_of_bytes() {
     }
 
     assert!(outbox.lock().kept_bytes <= 1000);
-    assert_eq!(outbox.attach(0).unwrap_err(), CannotResume::Forgotten);
+    assert_eq!(outbox.attach(0).unwrap_err(), FORGOTTEN);
 }
 
 #[test]

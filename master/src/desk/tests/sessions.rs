@@ -3,6 +3,8 @@
 use pccl_core::id::{Identity, Ticket};
 use pccl_core::transport::LaneError;
 use pccl_core::wire::{ControlError, DecodeError};
+use pccl_transport_memory::{Path, pair};
+use tokio::time::timeout;
 
 use super::*;
 use crate::connection::{Resumed, Returning, Session};
@@ -101,6 +103,27 @@ async fn a_peer_may_come_back_before_its_connection_has_ended_here() {
 
     office.connection_ends(1, PROCESS_DIED);
     assert!(office.knows_the_peer());
+}
+
+/// The peer has dialled, then something has come over the connection that it has, and it has said so.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_was_overtaken_is_not_the_end_of_a_session() {
+    let mut office = Office::open(HEARTBEAT, SILENCE).await;
+    let outbox = Arc::clone(&office.desk.peers[&office.peer].outbox);
+    let received = outbox.released();
+    assert!(received > 0);
+    let (lane, _peer) = pair(Path::DIRECT, Path::DIRECT);
+    let (by, mut tx) = (outbox.first_attachment(), lane.tx);
+    let writing = outbox.write_to(&mut *tx, &by, &[], SILENCE);
+    assert!(timeout(HEARTBEAT, writing).await.is_err());
+    outbox.acknowledge(received).unwrap();
+
+    let overtaken = |returning: &mut Returning| returning.session.received = received - 1;
+    assert!(office.comes_back(overtaken).await.is_none());
+
+    assert!(office.knows_the_peer());
+    let another = |returning: &mut Returning| returning.session.received = received;
+    assert!(office.comes_back(another).await.is_some());
 }
 
 #[tokio::test(start_paused = true)]
