@@ -37,7 +37,7 @@ impl Communicator {
         buffer: &mut [T],
         reduce: Reduce,
     ) -> Result<CollectiveReport, Error> {
-        let call = self.all_reduce_async(buffer, reduce);
+        let call = self.reduce_in_place(T::TYPE, bytes_of_mut(buffer), reduce);
         self.runtime.block_on("all_reduce_async", call)
     }
 
@@ -51,9 +51,20 @@ impl Communicator {
         buffer: &mut [T],
         reduce: Reduce,
     ) -> Result<CollectiveReport, Error> {
+        let data = bytes_of_mut(buffer);
+        self.reduce_in_place(T::TYPE, data, reduce).await
+    }
+
+    // What is not generic is compiled once, here, and not in each crate for each type of element.
+    async fn reduce_in_place(
+        &self,
+        element: ElementType,
+        data: &mut [u8],
+        reduce: Reduce,
+    ) -> Result<CollectiveReport, Error> {
         let call = async {
-            let called = Called::new(&self.calls, reduce, T::TYPE, buffer.len())?;
-            let memory = Memory::of_reduce(&self.calls, bytes_of_mut(buffer), &reduce);
+            let called = Called::new(&self.calls, reduce, element, data.len() / element.size())?;
+            let memory = Memory::of_reduce(&self.calls, data, &reduce);
             called.conclude(memory).await
         };
         self.runtime.inside(call).await
@@ -77,7 +88,8 @@ impl Communicator {
         result: &mut [T],
         reduce: Reduce,
     ) -> Result<CollectiveReport, Error> {
-        let call = self.all_reduce_into_async(source, result, reduce);
+        let (source, result) = (bytes_of(source), bytes_of_mut(result));
+        let call = self.reduce_into(T::TYPE, source, result, reduce);
         self.runtime.block_on("all_reduce_into_async", call)
     }
 
@@ -91,15 +103,26 @@ impl Communicator {
         result: &mut [T],
         reduce: Reduce,
     ) -> Result<CollectiveReport, Error> {
-        if source.len() != result.len() {
+        let (source, result) = (bytes_of(source), bytes_of_mut(result));
+        self.reduce_into(T::TYPE, source, result, reduce).await
+    }
+
+    async fn reduce_into(
+        &self,
+        element: ElementType,
+        src: &[u8],
+        dst: &mut [u8],
+        reduce: Reduce,
+    ) -> Result<CollectiveReport, Error> {
+        let count = src.len() / element.size();
+        if src.len() != dst.len() {
             return Err(Error::LengthMismatch {
-                source_count: source.len(),
-                result_count: result.len(),
+                source_count: count,
+                result_count: dst.len() / element.size(),
             });
         }
         let call = async {
-            let called = Called::new(&self.calls, reduce, T::TYPE, source.len())?;
-            let (src, dst) = (bytes_of(source), bytes_of_mut(result));
+            let called = Called::new(&self.calls, reduce, element, count)?;
             let memory = Memory::of_reduce_into(&self.calls, src, dst, &reduce);
             called.conclude(memory).await
         };

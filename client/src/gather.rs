@@ -248,7 +248,7 @@ impl Communicator {
         buffer: &mut [T],
         reduce: Reduce,
     ) -> Result<Scattered, Error> {
-        let call = self.reduce_scatter_async(buffer, reduce);
+        let call = self.scatter(T::TYPE, bytes_of_mut(buffer), reduce);
         self.runtime.block_on("reduce_scatter_async", call)
     }
 
@@ -262,14 +262,23 @@ impl Communicator {
         buffer: &mut [T],
         reduce: Reduce,
     ) -> Result<Scattered, Error> {
+        self.scatter(T::TYPE, bytes_of_mut(buffer), reduce).await
+    }
+
+    async fn scatter(
+        &self,
+        element: ElementType,
+        data: &mut [u8],
+        reduce: Reduce,
+    ) -> Result<Scattered, Error> {
+        let len = data.len() / element.size();
         let call = async {
-            let kind = CollectiveKind::ReduceScatter;
-            let spec = reduce.spec_of(kind, T::TYPE, buffer.len())?;
+            let spec = reduce.spec_of(CollectiveKind::ReduceScatter, element, len)?;
             let called = Called::of(&self.calls, reduce.name(), spec, reduce.limit())?;
-            let memory = Memory::of_reduce(&self.calls, bytes_of_mut(buffer), &reduce);
+            let memory = Memory::of_reduce(&self.calls, data, &reduce);
             let report = called.conclude(memory).await?;
             Ok(Scattered {
-                shard: Shard::new(buffer.len(), self.peer_id(), &report.contributors),
+                shard: Shard::new(len, self.peer_id(), &report.contributors),
                 report,
             })
         };
@@ -299,7 +308,7 @@ impl Communicator {
         buffer: &mut [T],
         gather: Gather,
     ) -> Result<CollectiveReport, Error> {
-        let call = self.all_gather_async(buffer, gather);
+        let call = self.gather(T::TYPE, bytes_of_mut(buffer), gather);
         self.runtime.block_on("all_gather_async", call)
     }
 
@@ -313,6 +322,16 @@ impl Communicator {
         buffer: &mut [T],
         gather: Gather,
     ) -> Result<CollectiveReport, Error> {
+        self.gather(T::TYPE, bytes_of_mut(buffer), gather).await
+    }
+
+    async fn gather(
+        &self,
+        element: ElementType,
+        data: &mut [u8],
+        gather: Gather,
+    ) -> Result<CollectiveReport, Error> {
+        let len = data.len() / element.size();
         let call = async {
             let Gather {
                 shard,
@@ -321,10 +340,10 @@ impl Communicator {
                 is_restored,
                 time_limit,
             } = gather;
-            if shard.len != buffer.len() {
+            if shard.len != len {
                 return Err(Error::ShardMismatch {
                     shard_of: shard.len,
-                    buffer_len: buffer.len(),
+                    buffer_len: len,
                 });
             }
             let kind = CollectiveKind::AllGather {
@@ -332,10 +351,10 @@ impl Communicator {
             };
             let spec = CollectiveSpec {
                 algorithm,
-                ..spec_of(kind, T::TYPE, buffer.len())
+                ..spec_of(kind, element, len)
             };
             let called = Called::of(&self.calls, tag, spec, time_limit)?;
-            let memory = Memory::of(&self.calls, bytes_of_mut(buffer), is_restored);
+            let memory = Memory::of(&self.calls, data, is_restored);
             called.conclude(memory).await
         };
         self.runtime.inside(call).await
@@ -363,7 +382,7 @@ impl Communicator {
         buffer: &mut [T],
         broadcast: Broadcast,
     ) -> Result<CollectiveReport, Error> {
-        let call = self.broadcast_async(buffer, broadcast);
+        let call = self.spread(T::TYPE, bytes_of_mut(buffer), broadcast);
         self.runtime.block_on("broadcast_async", call)
     }
 
@@ -377,6 +396,15 @@ impl Communicator {
         buffer: &mut [T],
         broadcast: Broadcast,
     ) -> Result<CollectiveReport, Error> {
+        self.spread(T::TYPE, bytes_of_mut(buffer), broadcast).await
+    }
+
+    async fn spread(
+        &self,
+        element: ElementType,
+        data: &mut [u8],
+        broadcast: Broadcast,
+    ) -> Result<CollectiveReport, Error> {
         let call = async {
             let Broadcast {
                 root,
@@ -384,9 +412,10 @@ impl Communicator {
                 is_restored,
                 time_limit,
             } = broadcast;
-            let spec = spec_of(CollectiveKind::Broadcast { root }, T::TYPE, buffer.len());
+            let kind = CollectiveKind::Broadcast { root };
+            let spec = spec_of(kind, element, data.len() / element.size());
             let called = Called::of(&self.calls, tag, spec, time_limit)?;
-            let memory = Memory::of(&self.calls, bytes_of_mut(buffer), is_restored);
+            let memory = Memory::of(&self.calls, data, is_restored);
             called.conclude(memory).await
         };
         self.runtime.inside(call).await

@@ -11,7 +11,7 @@
 
 use std::future::{poll_fn, ready};
 use std::panic::catch_unwind;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -124,13 +124,22 @@ impl Runtime {
     /// On a thread that polls async tasks, as [`may_block`].
     #[track_caller]
     pub(crate) fn block_on<F: Future>(&self, instead: &str, call: F) -> F::Output {
+        let mut output = None;
+        let call = async { output = Some(call.await) };
+        self.drive(instead, pin!(call));
+        output.expect("what was driven has ended")
+    }
+
+    /// As [`block_on`](Self::block_on). A runtime is much code, which is compiled once and not for each call and type.
+    #[track_caller]
+    fn drive(&self, instead: &str, call: Pin<&mut dyn Future<Output = ()>>) {
         may_block(instead);
         let own = self.own.as_ref();
         let driven = own.and_then(|own| Some((own, own.runtime()?)));
         match driven {
             Some((own, tokio)) => {
                 let _caller = own.turns.enter();
-                tokio.block_on(busy_poll(call, own.busy_poll))
+                tokio.block_on(busy_poll(call, own.busy_poll));
             }
             None => self.handle.block_on(call),
         }
