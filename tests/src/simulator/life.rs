@@ -345,6 +345,8 @@ impl Life {
             Error::Kicked(Misdeed::Cancels) if self.world.plan.script.gives_up > 0 => {
                 After::Reconnect
             }
+            // The first bytes of a connection have no checksum.
+            Error::MasterUnreachable { .. } if self.world.plan.flips_bits() => After::Reconnect,
             Error::Refused(Refusal::CannotBeReached { .. } | Refusal::CannotReach { .. }) => {
                 After::Reconnect
             }

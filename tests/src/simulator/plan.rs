@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
-use super::fault::{Fault, Harmless, draw};
+use super::fault::{Fault, Harmless, What, draw};
 use crate::churn::numbers::mixed;
 
 /// A pause that is not long. There is always one, so that runs of long times have few steps.
@@ -214,6 +214,13 @@ impl Plan {
             Part::Sites => self.sites = 0,
             Part::Large => script.elements = script.elements.min(100),
         }
+    }
+
+    /// Whether bits are flipped of whatever a host sends and hears.
+    #[must_use]
+    pub fn flips_bits(&self) -> bool {
+        let flips = |fault: &Fault| matches!(fault.what, What::Flip(..));
+        self.faults.iter().any(flips)
     }
 
     /// The site of a host, by its number. The master has a place as well.
