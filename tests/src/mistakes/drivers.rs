@@ -82,15 +82,6 @@ pub const DRIVERS: &[Mistake] = &[
     },
     // A link that was built again is not used: the one that stood is.
     Mistake {
-        name: "a-lane-is-kept-over-an-epoch",
-        file: "plane/src/plane.rs",
-        edits: &[(
-            "installed.map(|lanes| self.stand(*link, lanes))",
-            "let stood = before.remove(link);\n                    stood.or_else(|| installed.map(|lanes| self.stand(*link, lanes)))",
-        )],
-        found_by: FoundBy::Simulator,
-    },
-    Mistake {
         name: "the-ranks-are-those-of-the-ring-before",
         file: "plane/src/plane.rs",
         edits: &[(
@@ -142,24 +133,6 @@ pub const DRIVERS: &[Mistake] = &[
         found_by: FoundBy::Simulator,
     },
     Mistake {
-        name: "nobody-is-told-that-a-link-broke",
-        file: "plane/src/handover/link.rs",
-        edits: &[(
-            "            self.reports.broke(self.link, self.built);\n",
-            "",
-        )],
-        found_by: FoundBy::Simulator,
-    },
-    Mistake {
-        name: "operations-are-not-told-that-a-lane-ended",
-        file: "plane/src/handover/registry.rs",
-        edits: &[(
-            "for op in state.running.values() {\n            // Fails",
-            "for op in state.running.values().take(0) {\n            // Fails",
-        )],
-        found_by: FoundBy::Simulator,
-    },
-    Mistake {
         name: "a-stall-is-never-noticed",
         file: "plane/src/run/stalling.rs",
         edits: &[(
@@ -198,7 +171,7 @@ pub const DRIVERS: &[Mistake] = &[
         file: "client/src/collective.rs",
         edits: &[(
             "self.limit = None;\n",
-            "self.limit = None;\n                    self.made.is_answered();\n                    memory.keep();\n                    let contributors = self.calls.view.borrow().topology.ring.0.clone();\n                    let committed = Committed { contributors };\n                    return Ok(self.report(committed, (algorithm, total_weight), stats));\n",
+            "self.limit = None;\n                    self.made.is_answered();\n                    memory.keep();\n                    let contributors = self.calls.view.borrow().topology.ring.0.clone();\n                    let committed = Committed { seq, contributors };\n                    return Ok(self.report(committed, (algorithm, total_weight), stats));\n",
         )],
         found_by: FoundBy::Simulator,
     },
