@@ -197,10 +197,9 @@ impl Outbox {
     /// The right of another connection, whose peer has received this many messages. It takes the place of the one before.
     ///
     /// # Errors
-    /// It cannot. Nothing has changed.
+    /// Why it cannot be attached. Nothing has changed.
     pub(crate) fn attach(&self, received: u64) -> Result<Attachment, CannotAttach> {
         let mut waiting = self.lock();
-        waiting.may_have_received(received)?;
         if received < waiting.acknowledged {
             return Err(CannotAttach::Overtaken);
         }
@@ -418,15 +417,10 @@ impl Waiting {
         (self.notes, self.next_notes) = (Notes::default(), Notes::default());
     }
 
-    const fn may_have_received(&self, messages: u64) -> Result<(), CannotResume> {
-        match messages <= self.offered {
-            true => Ok(()),
-            false => Err(CannotResume::NeverSent),
-        }
-    }
-
     fn acknowledge(&mut self, received: u64) -> Result<(), CannotResume> {
-        self.may_have_received(received)?;
+        if received > self.offered {
+            return Err(CannotResume::NeverSent);
+        }
         self.acknowledged = self.acknowledged.max(received);
         let mut bytes = 0;
         let forget = |message: &Stored| bytes += message.bytes();
