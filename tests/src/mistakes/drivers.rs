@@ -80,7 +80,6 @@ pub const DRIVERS: &[Mistake] = &[
         )],
         found_by: FoundBy::Simulator,
     },
-    // A link that was built again is not used: the one that stood is.
     Mistake {
         name: "the-ranks-are-those-of-the-ring-before",
         file: "plane/src/plane.rs",
