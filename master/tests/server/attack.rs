@@ -71,6 +71,8 @@ fn hospitable() -> RunningMaster {
     let limits = Limits {
         strangers_max: 64,
         strangers_per_address_max: 64,
+        // Whoever joins and vanishes keeps its place until it falls silent.
+        newcomers_per_address_max: usize::MAX,
         ..Limits::default()
     };
     let builder = MasterServer::builder().limits(limits);
