@@ -141,3 +141,30 @@ fn memory_is_given_back_on_a_callers_runtime_too() {
         }
     });
 }
+
+/// Peers that join, take part in a reduce and leave, one after the other.
+fn come_and_go(run: &Run, peers: &mut Vec<Communicator>, how_many: usize) {
+    for _ in 0..how_many {
+        run.join(peers);
+        together_with(peers, |_, peer| {
+            let mut buffer = [1.0_f32; 1000];
+            peer.all_reduce(&mut buffer, Reduce::max()).unwrap();
+        });
+        drop(peers.pop());
+    }
+}
+
+#[test]
+fn nothing_is_kept_of_peers_that_have_come_and_gone() {
+    let _alone = alone();
+    let run = Run::new();
+    let mut peers = run.peers(1);
+    come_and_go(&run, &mut peers, 30);
+    let region = Region::new(ALLOCATOR);
+
+    for _ in 0..10 {
+        come_and_go(&run, &mut peers, 100);
+        thread::sleep(Duration::from_millis(300));
+        eprintln!("{}", held(&region));
+    }
+}

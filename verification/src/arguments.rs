@@ -29,6 +29,10 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) deep: bool,
 
+    /// Explore only the scenarios of at most so many states, as they are pinned; walk through all
+    #[arg(long, value_name = "STATES", conflicts_with_all = ["deep", "pin", "peers", "faults"])]
+    pub(crate) states_max: Option<usize>,
+
     /// Cut each scenario after so many seconds, and say so
     #[arg(long, value_name = "SECONDS")]
     pub(crate) time_limit: Option<u64>,

@@ -48,6 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> AllWell {
     let as_it_is = arguments.peers.is_none() && arguments.faults.is_none();
     let mut report = Report {
         is_whole: arguments.scenario.is_empty()
+            && arguments.states_max.is_none()
             && as_it_is
             && !arguments.deep
             && arguments.simulate.is_none(),
@@ -57,7 +58,8 @@ pub(crate) fn run(arguments: &Arguments) -> AllWell {
         ..Report::default()
     };
     if arguments.simulate.is_none() {
-        explore_all(arguments, &scenarios, &mut report)?;
+        let small = not_larger(&scenarios, arguments.states_max, &report.pinned);
+        explore_all(arguments, &small, &mut report)?;
     }
     let is_sound = |known: &Explored| !matches!(known.end, End::Broken | End::Endless);
     if report.explored.iter().all(is_sound) {
@@ -76,6 +78,13 @@ pub(crate) fn run(arguments: &Arguments) -> AllWell {
         std::fs::write(file, text + "\n").map_err(|why| CannotLook::File(file.clone(), why))?;
     }
     Ok(report.failures().is_empty())
+}
+
+/// The scenarios of at most so many states, and those of which nothing is pinned.
+fn not_larger(scenarios: &[Scenario], states_max: Option<usize>, pinned: &Pinned) -> Vec<Scenario> {
+    let max = states_max.unwrap_or(usize::MAX);
+    let small = |known: &&Scenario| pinned.states(known.name) <= max;
+    scenarios.iter().filter(small).cloned().collect()
 }
 
 fn pin(report: &Report) -> Result<(), CannotLook> {

@@ -330,24 +330,37 @@ pub(crate) fn together_with<T: Send>(
 pub(crate) fn on_its_own_thread<T: Send, Act: FnOnce() -> T + Send>(
     acts: impl Iterator<Item = Act>,
 ) -> Vec<T> {
+    let acts: Vec<Act> = acts.collect();
+    let mut results: Vec<Option<T>> = acts.iter().map(|_| None).collect();
+    let noting = acts.into_iter().zip(&mut results);
+    let noting = noting.map(|(act, result)| Box::new(move || *result = Some(act())) as Noting<'_>);
+    note_all(noting.collect());
+    results.into_iter().flatten().collect()
+}
+
+/// Does something, and puts the result where it belongs.
+type Noting<'a> = Box<dyn FnOnce() + Send + 'a>;
+
+/// Not generic, so that it is compiled once, and not for each test.
+fn note_all(all: Vec<Noting<'_>>) {
+    let mut missing = all.len();
     thread::scope(|scope| {
-        let (sender, results) = mpsc::channel();
-        for (index, act) in acts.enumerate() {
+        let (sender, ends) = mpsc::channel();
+        for noting in all {
             let sender = sender.clone();
             scope.spawn(move || {
-                let _ = sender.send((index, act()));
+                noting();
+                let _ = sender.send(());
             });
         }
         drop(sender);
-        let mut all: Vec<(usize, T)> = Vec::new();
         loop {
-            match results.recv_timeout(HANG) {
-                Ok(one) => all.push(one),
+            match ends.recv_timeout(HANG) {
+                Ok(()) => missing -= 1,
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
                 // The threads cannot be ended, so neither can this scope.
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     // Past the test harness, which would keep the words to itself.
-                    let missing = peers_missing(&all);
                     let _ = writeln!(
                         io::stderr(),
                         "a test hangs: {missing} peers have not returned"
@@ -356,11 +369,5 @@ pub(crate) fn on_its_own_thread<T: Send, Act: FnOnce() -> T + Send>(
                 }
             }
         }
-        all.sort_by_key(|(index, _)| *index);
-        all.into_iter().map(|(_, result)| result).collect()
-    })
-}
-
-fn peers_missing<T>(all: &[(usize, T)]) -> String {
-    format!("all but {}", all.len())
+    });
 }
