@@ -39,8 +39,9 @@ fn check_against<T: Number>(
                 0 => Vec::new(),
                 _ => reference(op, &contributions),
             };
-            let wrong = (0..count).find(|i| bytes(&result[*i..=*i]) != bytes(&expected[*i..=*i]));
-            if let Some(i) = wrong {
+            if bytes(&result) != bytes(&expected) {
+                let differ = |i: &usize| bytes(&result[*i..=*i]) != bytes(&expected[*i..=*i]);
+                let i = (0..count).find(differ).unwrap();
                 let (got, wanted) = (result[i], expected[i]);
                 let what = format!("{op:?} of {count} {} by {world} peers", T::TYPE);
                 panic!("{what}: element {i} is {got:?}, not {wanted:?}");

@@ -29,7 +29,7 @@ fn script() -> impl Strategy<Value = Vec<Move>> {
 }
 
 proptest! {
-    #![proptest_config(replayable(4000))]
+    #![proptest_config(replayable(2000))]
 
     #[test]
     fn whatever_happens_the_master_does_what_the_reference_says(
