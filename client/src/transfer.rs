@@ -30,9 +30,9 @@ use pccl_core::wire::{
     ControlError, EncodeError, Preamble, Purpose, STATE_RANGES_MAX, UnexpectedRange,
 };
 use tokio::sync::oneshot;
-use tokio::time::timeout;
 
 use crate::engine::{MoveOrder, dial};
+use crate::patience;
 use crate::state::SharedState;
 use pccl_plane::Progress;
 
@@ -216,6 +216,6 @@ async fn send_moving(
 }
 
 async fn within<F: Future>(limit: Duration, future: F) -> Result<F::Output, TransferError> {
-    let ended = timeout(limit, future).await;
-    ended.map_err(|_| TransferError::Stalled)
+    let ended = patience::within(limit, future).await;
+    ended.ok_or(TransferError::Stalled)
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use pccl::{Communicator, Reduce};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use support::{Run, admit, begin, together_with};
+use support::{Run, admit, begin, builder_for, join_as, together_with};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -142,29 +142,42 @@ fn memory_is_given_back_on_a_callers_runtime_too() {
     });
 }
 
-/// Peers that join, take part in a reduce and leave, one after the other.
+/// Peers that join, take part in a reduce, and leave or die, one after the other.
 fn come_and_go(run: &Run, peers: &mut Vec<Communicator>, how_many: usize) {
-    for _ in 0..how_many {
-        run.join(peers);
-        together_with(peers, |_, peer| {
-            let mut buffer = [1.0_f32; 1000];
-            peer.all_reduce(&mut buffer, Reduce::max()).unwrap();
+    // Not those of the run, which keep count of the traffic of each lane.
+    let builder = || builder_for(&run.address());
+    for number in 0..how_many {
+        let reduce = [1.0_f32; 1000];
+        let died = number.is_multiple_of(2).then(|| {
+            run.join_doomed_as(builder(), peers, ("none", 1), async move |peer| {
+                let mut reduce = reduce;
+                let done = peer.all_reduce_async(&mut reduce, Reduce::max()).await;
+                assert!(done.is_ok());
+            })
         });
-        drop(peers.pop());
+        if died.is_none() {
+            join_as(builder(), peers);
+        }
+        together_with(peers, |_, peer| {
+            let mut reduce = reduce;
+            peer.all_reduce(&mut reduce, Reduce::max()).unwrap();
+        });
+        match died {
+            Some(died) => died.join().unwrap(),
+            None => drop(peers.pop()),
+        }
     }
 }
 
 #[test]
 fn nothing_is_kept_of_peers_that_have_come_and_gone() {
+    const PEERS: usize = 300;
     let _alone = alone();
     let run = Run::new();
-    let mut peers = run.peers(1);
-    come_and_go(&run, &mut peers, 30);
+    let mut peers = vec![begin(builder_for(&run.address()))];
+    come_and_go(&run, &mut peers, 50);
     let region = Region::new(ALLOCATOR);
 
-    for _ in 0..10 {
-        come_and_go(&run, &mut peers, 100);
-        thread::sleep(Duration::from_millis(300));
-        eprintln!("{}", held(&region));
-    }
+    come_and_go(&run, &mut peers, PEERS);
+    wait_for(&region, 20 * PEERS);
 }

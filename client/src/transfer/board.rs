@@ -16,10 +16,10 @@ use pccl_core::id::EntryIndex;
 use pccl_core::transport::{LaneError, LaneRx};
 use pccl_core::wire::{STATE_RANGE_MAX, STATE_RANGES_MAX, StateRange};
 use tokio::sync::{Notify, mpsc};
-use tokio::time::timeout;
 
 use super::PIECE_BYTES;
 use super::staging::Staging;
+use crate::patience;
 
 /// Least bytes of a batch, where there is enough: a request is little beside its answer.
 const BATCH_BYTES_MIN: usize = 256 * 1024;
@@ -126,7 +126,7 @@ impl<'a> Board<'a> {
                     return Next::Work;
                 }
             }
-            if timeout(stall, changed).await.is_err() {
+            if patience::within(stall, changed).await.is_none() {
                 self.dismiss_slowest();
             }
         }

@@ -9,9 +9,9 @@ use pccl_core::wire::{
     ControlError, ControlReader, STATE_RANGE_MAX, STATE_RANGES_MAX, STATE_REQUEST_MAX, StateRange,
     StateRequest, recv_control,
 };
-use tokio::time::timeout;
 
 use super::{Desk, Failed, Moved, Source, TransferError, send_moving};
+use crate::patience;
 use crate::together::Together;
 
 /// What one peer was sent on all its lanes: bytes that have left, and of these whole ranges of content.
@@ -112,12 +112,12 @@ impl Desk<'_> {
         let mut before = served.moved();
         loop {
             let request = recv_control::<StateRequest>(rx, reader);
-            match timeout(self.means.stall, request).await {
-                Ok(Ok(request)) => return Ok(Some(request)),
-                Ok(Err(ControlError::Ended)) => return Ok(None),
-                Ok(Err(error)) => return Err(error.into()),
-                Err(_) if served.moved() == before => return Err(TransferError::Stalled),
-                Err(_) => before = served.moved(),
+            match patience::within(self.means.stall, request).await {
+                Some(Ok(request)) => return Ok(Some(request)),
+                Some(Err(ControlError::Ended)) => return Ok(None),
+                Some(Err(error)) => return Err(error.into()),
+                None if served.moved() == before => return Err(TransferError::Stalled),
+                None => before = served.moved(),
             }
         }
     }
