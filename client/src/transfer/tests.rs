@@ -9,7 +9,6 @@ use pccl_transport_memory::{Path, pair};
 use tokio::time::Instant;
 
 use super::*;
-use crate::simulated::begin_and_stand_still;
 use pccl_plane::Sensor;
 
 mod hostile;
@@ -348,16 +347,4 @@ async fn what_moves_is_noticed_and_waiting_is_not() {
     assert!(!sensor.moved_since_last());
     two.transfer(&[FAR]).await.fetched.unwrap();
     assert!(sensor.moved_since_last());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_transfer_goes_on_when_the_process_has_stood_still() {
-    let two = Two::new(vec![content(5 * WINDOW, 1)]);
-    let paths = [FAR; 2];
-    let mut transfer = Box::pin(two.transfer(&paths));
-
-    begin_and_stand_still(&mut transfer, 3 * STALL).await;
-
-    let ended = transfer.await;
-    assert!(ended.served.is_ok() && ended.fetched.is_ok() && two.has_all());
 }
