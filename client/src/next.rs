@@ -175,7 +175,7 @@ fn after_handshake(reason: &HandshakeError) -> Next {
 
 fn after_refusal(refusal: &Refusal) -> Next {
     match refusal {
-        Refusal::RunFull { .. } => Next::Reconnect,
+        Refusal::RunFull { .. } | Refusal::SlowHello => Next::Reconnect,
         Refusal::Stopping => Next::End,
         // A firewall, or an address: the master has tried twice.
         Refusal::CannotBeReached { .. }

@@ -405,6 +405,8 @@ pub enum Refusal {
     },
     /// The hello is invalid (port zero, or no lanes).
     BadHello,
+    /// The hello did not arrive within the master's time limit of a handshake.
+    SlowHello,
     /// Another peer could not open lanes to this one.
     CannotBeReached {
         /// That peer.
@@ -440,6 +442,9 @@ impl fmt::Display for Refusal {
                 "the run is full: the limit is {peers_max}; connect again when a peer has left, or raise the master's limit"
             ),
             Self::BadHello => f.write_str("the master could not make sense of the hello"),
+            Self::SlowHello => {
+                f.write_str("the hello did not reach the master in time; connect again")
+            }
             Self::CannotBeReached { by, at, failure } => {
                 write!(f, "{by} cannot reach this peer at {at}: {failure}; ")?;
                 if at.ip().is_loopback() {

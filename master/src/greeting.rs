@@ -94,17 +94,24 @@ impl GreetError {
                 "a master listens here, which takes no connection for {purpose}; dial the peer"
             ))
             .encode(),
-            Self::Unwelcome(Unwelcome::Unavailable) => Reply::NotYet(self.to_string()).encode(),
-            Self::Slow | Self::Plain | Self::NoDoor | Self::Unwelcome(_) => {
+            // The path may be long, or the master under load.
+            Self::Slow | Self::Unwelcome(Unwelcome::Unavailable) => {
+                Reply::NotYet(self.to_string()).encode()
+            }
+            Self::Plain | Self::NoDoor | Self::Unwelcome(Unwelcome::Refused(_)) => {
                 Reply::Refused(self.to_string()).encode()
             }
-            Self::Hello(_) | Self::NotHello | Self::SlowHello => {
-                let mut frame = Vec::new();
-                encode_control(&ToPeer::Refused(Refusal::BadHello), &mut frame).ok();
-                frame
-            }
+            Self::Hello(_) | Self::NotHello => frame_of(Refusal::BadHello),
+            Self::SlowHello => frame_of(Refusal::SlowHello),
         }
     }
+}
+
+fn frame_of(refusal: Refusal) -> Vec<u8> {
+    let mut frame = Vec::new();
+    // A refusal is far below the limit of a frame.
+    encode_control(&ToPeer::Refused(refusal), &mut frame).ok();
+    frame
 }
 
 /// How a connection introduces itself.

@@ -9,7 +9,7 @@ use pccl_tests::simulator::{Without, simulate};
 const SEEDS: u64 = 500;
 
 /// Later seeds that have failed: a machine that stands still during a transfer.
-const FAILED_ONCE: [u64; 1] = [3248];
+const FAILED_ONCE: [u64; 2] = [3248, 8066];
 
 /// Seeds that are played twice.
 const TWICE: u64 = 40;

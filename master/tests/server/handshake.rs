@@ -121,7 +121,7 @@ async fn a_stranger_that_dawdles_over_its_hello_is_cut_off() {
 
     stranger.say_bytes(&[1]).await;
 
-    assert_eq!(stranger.hear().await, ToPeer::Refused(Refusal::BadHello));
+    assert_eq!(stranger.hear().await, ToPeer::Refused(Refusal::SlowHello));
     assert_eq!(stranger.listen().await, Err(ControlError::Ended));
 }
 

@@ -136,7 +136,7 @@ async fn a_stranger_that_shows_nothing_at_all_is_not_let_in_as_if_it_had(via: Vi
 
     let answer = soon("the end of the master's patience", &mut offered).await;
     match answer {
-        Err(HandshakeError::Refused(text)) => assert!(text.contains("too long"), "{text}"),
+        Err(HandshakeError::NotYet(text)) => assert!(text.contains("too long"), "{text}"),
         other => panic!("{other:?}"),
     }
 }

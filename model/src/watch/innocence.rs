@@ -114,7 +114,10 @@ fn may_be_refused(run: &impl Source, before: &Master, peer: PeerId, refusal: &Re
         } => (*other, at),
         Refusal::CannotBeReached { at, .. } => (peer, at),
         Refusal::Stopping => return true,
-        Refusal::Version { .. } | Refusal::RunFull { .. } | Refusal::BadHello => return false,
+        Refusal::Version { .. }
+        | Refusal::RunFull { .. }
+        | Refusal::BadHello
+        | Refusal::SlowHello => return false,
     };
     let known = before.view().peer(peer);
     known.is_some_and(|known| known.phase() == ConnectionPhase::Registered)
@@ -204,7 +207,8 @@ fn is_why_it_is_refused(run: &Run<'_>, before: &Master, peer: PeerId, refusal: &
         Refusal::Stopping
         | Refusal::Version { .. }
         | Refusal::RunFull { .. }
-        | Refusal::BadHello => return true,
+        | Refusal::BadHello
+        | Refusal::SlowHello => return true,
     };
     let trouble = &run.state.ghost.trouble;
     let strikes = trouble.strikes.get(&peer).copied().unwrap_or_default();

