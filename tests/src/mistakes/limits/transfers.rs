@@ -72,8 +72,8 @@ pub const TRANSFERS: &[Mistake] = &[
         name: "who-asks-for-no-shared-state-is-waited-for",
         file: SERVING,
         edits: &[(
-            "timeout(self.means.stall, request)",
-            "timeout(1000 * self.means.stall, request)",
+            "within(self.means.stall, request)",
+            "within(1000 * self.means.stall, request)",
         )],
         found_by: unit(
             "transfer::tests::hostile::who_asks_for_nothing_is_given_up_after_the_stall_time",
