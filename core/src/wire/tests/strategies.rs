@@ -13,8 +13,8 @@ use crate::element::{
     CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp, SpecField,
 };
 use crate::id::{
-    ContentHash, EntryIndex, Epoch, GroupId, Identity, Membership, PeerId, ProtocolVersion,
-    Revision, Round, Seq, Tag, Ticket,
+    Epoch, GroupId, Identity, Membership, PeerId, ProtocolVersion, Revision, Round, Seq, Tag,
+    Ticket,
 };
 use crate::lengths::Lengths;
 use crate::messages::{
@@ -24,16 +24,17 @@ use crate::messages::{
 use crate::name::{NamedPeer, PeerName};
 use crate::paths::{Measurement, RingEstimate, RingReport};
 use crate::plan::Algorithm;
-use crate::shared_state::{
-    EntryInfo, EntryMismatch, EntryShape, MISMATCHES_NAMED_MAX, SyncFailure, SyncPlan, SyncRole,
-    SyncStrategy, SyncVote,
-};
+use crate::shared_state::MISMATCHES_NAMED_MAX;
 use crate::site::{SITE_NAME_BYTES_MAX, SiteMap, SiteName};
 use crate::states::{ConnectionState, Event, TRANSITIONS};
 use crate::topology::{
     BrokenLinks, BuiltLink, LaneFailure, LaneOrder, Layout, LinkId, LinkOrder, Ring, Topology, Way,
     WorldSizes,
 };
+
+mod shared_state;
+
+use shared_state::{entry_mismatch, sync_failure, sync_plan, sync_vote};
 
 fn peer() -> impl Strategy<Value = PeerId> {
     any::<u64>().prop_map(PeerId)
@@ -83,10 +84,6 @@ fn seq() -> impl Strategy<Value = Seq> {
 
 fn revision() -> impl Strategy<Value = Revision> {
     any::<u64>().prop_map(Revision)
-}
-
-fn entry_hash() -> impl Strategy<Value = (EntryIndex, ContentHash)> {
-    any::<(u32, u128)>().prop_map(|(entry, hash)| (EntryIndex(entry), ContentHash(hash)))
 }
 
 fn address() -> impl Strategy<Value = SocketAddr> {
@@ -258,36 +255,6 @@ fn awaited() -> impl Strategy<Value = Awaited> {
     vec(wait, 0..4).prop_map(|waits| Awaited { waits })
 }
 
-fn entry_info() -> impl Strategy<Value = EntryInfo> {
-    (".{0,20}", element(), any::<(u64, u128, bool)>()).prop_map(
-        |(name, element, (count, hash, allow_content_inequality)): (String, _, _)| EntryInfo {
-            name,
-            element,
-            count,
-            hash: ContentHash(hash),
-            allow_content_inequality,
-        },
-    )
-}
-
-fn sync_vote() -> impl Strategy<Value = SyncVote> {
-    let strategy = select(
-        &[
-            SyncStrategy::EnforcePopular,
-            SyncStrategy::SendOnly,
-            SyncStrategy::ReceiveOnly,
-        ][..],
-    );
-    (revision(), strategy, any::<bool>(), vec(entry_info(), 0..6)).prop_map(
-        |(revision, strategy, restart, entries)| SyncVote {
-            revision,
-            strategy,
-            restart,
-            entries,
-        },
-    )
-}
-
 pub(super) fn to_master() -> impl Strategy<Value = ToMaster> {
     use PlanOutcome::{Cancelled, Done, LaneLost};
     let outcome = select(&[Done, LaneLost, Cancelled][..]);
@@ -402,43 +369,6 @@ fn refusal() -> impl Strategy<Value = Refusal> {
     ]
 }
 
-fn sync_plan() -> impl Strategy<Value = SyncPlan> {
-    let role = prop_oneof![
-        vec(lane_order(), 0..4).prop_map(|to| SyncRole::Distribute { to }),
-        (vec(lane_order(), 0..4), vec(entry_hash(), 0..6)).prop_map(|(from, entries)| {
-            SyncRole::Request {
-                from,
-                entries: entries.into(),
-            }
-        }),
-    ];
-    (round(), revision(), role).prop_map(|(round, revision, role)| SyncPlan {
-        round,
-        revision,
-        role,
-    })
-}
-
-fn sync_failure() -> impl Strategy<Value = SyncFailure> {
-    prop_oneof![
-        peer().prop_map(|peer| SyncFailure::TransferFailed { peer }),
-        Just(SyncFailure::TimedOut),
-        Just(SyncFailure::NobodyToSend),
-        (peer(), peer()).prop_map(|(one, other)| SyncFailure::SendersDiffer { one, other }),
-        (revision(), revision())
-            .prop_map(|(reached, offered)| SyncFailure::RevisionLost { reached, offered }),
-        (peer(), revision(), revision()).prop_map(|(sender, reached, offered)| {
-            SyncFailure::SenderBehind {
-                sender,
-                reached,
-                offered,
-            }
-        }),
-        (revision(), revision())
-            .prop_map(|(expected, offered)| SyncFailure::RevisionSkipped { expected, offered }),
-    ]
-}
-
 fn collective_refusal() -> impl Strategy<Value = CollectiveRefusal> {
     let field = select(
         &[
@@ -493,20 +423,6 @@ fn verdict() -> impl Strategy<Value = Verdict> {
 /// The states and events that the table of transitions mentions: all of them.
 fn wrong_state() -> impl Strategy<Value = (ConnectionState, Event)> {
     (select(TRANSITIONS), select(TRANSITIONS)).prop_map(|(one, other)| (one.from, other.event))
-}
-
-fn entry_mismatch() -> impl Strategy<Value = EntryMismatch> {
-    let shape = || {
-        (element(), any::<u64>(), any::<bool>()).prop_map(
-            |(element, count, allow_content_inequality)| EntryShape {
-                element,
-                count,
-                allow_content_inequality,
-            },
-        )
-    };
-    let shapes = (option::of(shape()), option::of(shape()));
-    (any::<String>(), shapes).prop_map(|(name, (own, theirs))| EntryMismatch { name, own, theirs })
 }
 
 fn misdeed() -> impl Strategy<Value = Misdeed> {
