@@ -12,6 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pccl_master::RunningMaster;
+use pccl_tests::churn::growth::Growth;
 use pccl_tests::churn::plan::{Act, Plan};
 use pccl_tests::churn::{Churn as Schedule, Kills, Length, churn};
 use pccl_tests::over::Over;
@@ -220,6 +221,15 @@ fn every_result_and_every_state_is_right_while_peers_are_killed_stopped_cut_off_
     );
     assert_eq!(report.tally.deaths, kills_planned(schedule.seed));
     assert_eq!(report.faults.killed, report.tally.deaths);
+    for who in ["master", "peer 0", "peer 1"] {
+        let is_its_heap = |row: &&Growth| row.who == who && row.what == "heap bytes";
+        let heap = report.growth.iter().find(is_its_heap);
+        let bytes = heap.and_then(|row| row.medians.first());
+        assert!(
+            bytes.is_some_and(|bytes| *bytes > 10_000),
+            "{who}: {heap:?}"
+        );
+    }
 }
 
 /// Kills of the schedule of this seed. At its end the two peers that live long are alone.

@@ -1,15 +1,21 @@
 //! Peers that come and go: `cargo run --release -p pccl-tests --bin churn -- --minutes 5 --max-peers 10 --seed 1`.
 
+use std::alloc::System;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use pccl_tests::churn::holdings::COUNTED;
 use pccl_tests::churn::plan::VETERANS;
 use pccl_tests::churn::report::Report;
 use pccl_tests::churn::roles::Role;
 use pccl_tests::churn::{Churn, Kills, Length, churn};
 use pccl_tests::over::Over;
 use pccl_tests::processes::Trouble;
+use stats_alloc::StatsAlloc;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = COUNTED;
 
 /// Kills, stops, disconnects and adds the peers of a run by a schedule drawn from the seed, while they synchronize a
 /// state and reduce several buffers at a time. Every result and every state is checked. Exit code 0 only if all checks

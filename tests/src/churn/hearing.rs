@@ -6,7 +6,6 @@ use pccl_subprocess::Process;
 
 use super::driver::{Driver, name_of};
 use super::finding::Finding;
-use super::holdings::holdings_of;
 use super::plan::Number;
 use super::talk::{Event, Holdings, Step, Synced, Verdict};
 
@@ -28,7 +27,7 @@ impl Driver<'_> {
             Event::Verdict(verdict) => self.decided(number, &verdict),
             Event::Synced(synced) => self.synced(number, &synced),
             Event::Step(step) => self.stepped(number, &step),
-            Event::Resting(holds) => self.sample(number, holds),
+            Event::Resting(holds) => self.sample(process, number, holds),
             Event::Failed { error } => {
                 self.tally.restarts += 1;
                 self.error(number, &error);
@@ -107,19 +106,20 @@ impl Driver<'_> {
         }
     }
 
-    /// Keeps a sample of a peer that rests, and takes one of the master.
-    fn sample(&mut self, number: Number, holds: Holdings) {
+    /// Keeps a sample of a peer that rests, or of the master, which is asked for one at each sample of the first peer.
+    fn sample(&mut self, process: Process, number: Number, holds: Holdings) {
         let Some(window) = &mut self.window else {
             return;
         };
-        window.add(&name_of(number), holds);
-        // One that follows another has another history.
-        if number == 0
-            && !self.masters.are_killed()
-            && let Ok(id) = self.processes.system_id(self.masters.process)
-            && let Ok(holds) = holdings_of(&id.to_string())
-        {
+        if process == self.masters.process {
             window.add("master", holds);
+            return;
+        }
+        window.add(&name_of(number), holds);
+        // A master that follows another has another history.
+        if number == 0 && !self.masters.are_killed() {
+            // Fails if it has ended, which is noticed where its output ends.
+            self.processes.tell(self.masters.process, &()).ok();
         }
     }
 

@@ -10,7 +10,7 @@ use pccl::{Builder, Communicator, Error, Next};
 use pccl_subprocess::{obey_orders, tell};
 
 use super::cutting::{Cutter, Which};
-use super::holdings::holdings_of;
+use super::holdings::own_holdings;
 use super::reduces::{Counts, Failed, Started, leave_midway, reduce_all, start_handles};
 use super::state::State;
 use super::talk::{Event, Order, Step, Synced};
@@ -260,7 +260,7 @@ fn rest() {
     thread::sleep(2 * KEEP_MEMORY);
     for _ in 0..SAMPLES {
         thread::sleep(SAMPLE_PAUSE);
-        tell(&Event::Resting(holdings_of("self").unwrap_or_default()));
+        tell(&Event::Resting(own_holdings().unwrap_or_default()));
     }
 }
 

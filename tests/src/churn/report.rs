@@ -202,9 +202,9 @@ impl Report {
             self.samples
         )?;
         for row in &self.growth {
-            write!(f, "  {:8} {:13}", row.who, row.what)?;
+            write!(f, "  {:8} {:12}", row.who, row.what)?;
             for median in &row.medians {
-                write!(f, " {median:>7}")?;
+                write!(f, " {median:>8}")?;
             }
             writeln!(f, " {:+6.1} %", row.percent())?;
         }

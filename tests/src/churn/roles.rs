@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use pccl_master::ServeError;
 use pccl_subprocess::{obey_orders, tell};
 
+use super::holdings::own_holdings;
 use super::peer::PeerOptions;
 use super::talk::Event;
 use crate::over::{MasterAt, Over};
@@ -77,8 +78,8 @@ impl MasterOptions {
                     at: MasterAt::from(&master),
                     since: now(),
                 });
-                // Ends with the driver.
-                obey_orders(|(): ()| {});
+                // Ends with the driver. All that it ever orders is a sample.
+                obey_orders(|(): ()| tell(&Event::Resting(own_holdings().unwrap_or_default())));
                 ExitCode::SUCCESS
             }
             Err(error) => {

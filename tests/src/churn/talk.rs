@@ -111,6 +111,8 @@ pub struct Holdings {
     pub descriptors: u64,
     /// Threads.
     pub threads: u64,
+    /// What it has allocated and not freed. What C libraries allocate is not counted.
+    pub heap_bytes: u64,
     /// Memory that is resident and not of a file, in KiB.
     pub memory_kib: u64,
 }
