@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use pccl::{Communicator, Error, Misdeed, Reduce, SharedState, SyncStrategy};
-use pccl_core::wire::{DATA_FRAME_MAX, FrameHeader, StateRange};
+use pccl_core::wire::{DATA_FRAME_MAX, FRAME_PAYLOAD_MAX, FrameHeader, StateRange};
 
 use crate::support::lying::{Lies, Script};
 use crate::support::{Run, begin, join_as, together, together_with};
@@ -75,19 +75,38 @@ fn no_number_is_taken_from_a_frame_of_another_operation_place_or_length() {
     let (mut peers, lies) = three(&run);
     for count in COUNTS {
         for (what, lie) in cases {
-            *lies.script() = Script {
-                frame: Some(lie),
-                ..Script::default()
-            };
-
-            let aborted = reduces_at_last(&mut peers, count, &lies);
-
-            assert!(
-                aborted > 0,
-                "{count} elements, a frame {what}: nobody minded"
-            );
+            is_minded(&mut peers, &lies, count, (what, lie));
         }
     }
+}
+
+/// The last frame of a flow is honest, so the flow ends where it should.
+#[test]
+fn no_number_is_taken_from_a_frame_that_is_moved_within_its_flow() {
+    let run = Run::new();
+    let (mut peers, lies) = three(&run);
+    let moves: Lie = |frame| {
+        if frame.length == FRAME_PAYLOAD_MAX as u32 {
+            frame.offset += 4;
+        }
+    };
+
+    is_minded(&mut peers, &lies, COUNTS[1], ("moved by an element", moves));
+}
+
+/// Lets everybody reduce while one of them lies about its frames: that is noticed, and no sum is wrong.
+fn is_minded(peers: &mut [Communicator], lies: &Lies, count: usize, (what, lie): (&str, Lie)) {
+    *lies.script() = Script {
+        frame: Some(lie),
+        ..Script::default()
+    };
+
+    let aborted = reduces_at_last(peers, count, lies);
+
+    assert!(
+        aborted > 0,
+        "{count} elements, a frame {what}: nobody minded"
+    );
 }
 
 #[test]

@@ -81,7 +81,7 @@ pub const LIES: &[Mistake] = &[
         name: "numbers-at-any-place",
         file: ARRIVING,
         edits: &[("header.offset != flow.rest.start ||", "")],
-        found_by: trust(NO_NUMBER),
+        found_by: trust("liars::no_number_is_taken_from_a_frame_that_is_moved_within_its_flow"),
     },
     Mistake {
         name: "numbers-of-any-step",
