@@ -247,7 +247,8 @@ pub enum Error {
     /// A restarted master remembers no revision: the first peers that synchronize decide what
     /// their group holds, and a later peer with a higher revision is evicted
     /// ([`Misdeed::RevisionAhead`]). Let a peer that holds the state connect and synchronize before peers
-    /// that do not.
+    /// that do not. A peer that was away while its group was
+    /// [restarted from older content](crate::SyncOptions#continuing-from-older-checkpoints) is evicted likewise.
     #[error("lost the master; connect again and synchronize the shared state")]
     MasterLost,
     /// The master's operator stopped it: the run is over.

@@ -506,7 +506,8 @@ pub enum Misdeed {
         /// The first of them by name, up to [`MISMATCHES_NAMED_MAX`](crate::shared_state::MISMATCHES_NAMED_MAX).
         named: Vec<EntryMismatch>,
     },
-    /// Its shared state is ahead of the group's next revision.
+    /// Its shared state is ahead of the group's next revision. A peer that counts something else than synchronizations
+    /// gets this, and one that comes back to a group that has gone on from older content meanwhile.
     RevisionAhead {
         /// The newest legal revision.
         expected: Revision,

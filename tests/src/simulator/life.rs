@@ -45,6 +45,8 @@ pub(super) struct Life {
     life: u32,
     /// When it synchronized last over this connection.
     known_since: Option<Instant>,
+    /// When it synchronized last over any connection.
+    synced_at: Option<Instant>,
 }
 
 /// What comes after a failure.
@@ -76,6 +78,7 @@ impl Life {
             drawn: AtomicU64::new(0),
             life: 0,
             known_since: None,
+            synced_at: None,
         }
     }
 
@@ -270,6 +273,7 @@ impl Life {
         };
         (self.has_synced, self.restarts) = (true, false);
         self.known_since = Some(Instant::now());
+        self.synced_at = self.known_since;
         self.world.synced(self.number, self.life, &synced);
         match self.state.wrong_block() {
             Some(block) => Err(Failed::Wrong(format!(
@@ -335,10 +339,11 @@ impl Life {
         }
         match error {
             _ if self.world.is_over() && error.is_final() => After::End,
-            // A newcomer was the first to come to a master that knows nothing of what was before it.
+            // A newcomer was the first to come to a master that knows nothing of what was before it, or has restarted
+            // the group while this peer was away.
             Error::Kicked(Misdeed::RevisionAhead { .. })
             | Error::SyncFailed(SyncFailure::RevisionSkipped { .. })
-                if self.life > 1 =>
+                if self.life > 1 || self.was_left_behind() =>
             {
                 After::Forget
             }
@@ -368,6 +373,12 @@ impl Life {
                 }
             },
         }
+    }
+
+    /// Whether others have restarted the group since this peer knew its state last.
+    fn was_left_behind(&self) -> bool {
+        let Self { life, group, .. } = *self;
+        self.world.has_restarted(life, group, self.synced_at)
     }
 
     pub(super) fn tell(&self, what: &str) {

@@ -41,6 +41,8 @@ pub(super) struct State {
     pub(super) processes: Vec<Process>,
     pub(super) findings: Vec<String>,
     checkers: BTreeMap<(u32, u32), Checker>,
+    /// When a group, in a life of the master, went on from an older revision because nobody there held the newest one.
+    restarted: BTreeMap<(u32, u32), Instant>,
     /// How often the master has begun.
     pub(super) lives_of_master: u32,
     /// Where the master listens.
@@ -307,7 +309,7 @@ impl World {
     }
 
     /// Whether all who held this revision of a group are dead. Then the group may go on from an older one, and what was
-    /// known of its steps is of no more use.
+    /// known of its steps is of no more use. A peer that is away and holds more than the others will find them restarted.
     pub(super) fn is_lost(&self, life: u32, group: u32, revision: u64) -> bool {
         self.with(|state| {
             let is_held = state.living().any(|number| {
@@ -316,9 +318,16 @@ impl World {
             });
             if !is_held {
                 state.checkers.remove(&(life, group));
+                state.restarted.insert((life, group), Instant::now());
             }
             !is_held
         })
+    }
+
+    /// Whether the group has gone on from an older revision since then.
+    pub(super) fn has_restarted(&self, life: u32, group: u32, since: Option<Instant>) -> bool {
+        let restarted = self.with(|state| state.restarted.get(&(life, group)).copied());
+        restarted.is_some_and(|at| since.is_none_or(|since| since <= at))
     }
 
     fn check(&self, number: usize, life: u32, check: impl FnOnce(&mut Checker)) {
