@@ -220,6 +220,7 @@ impl Builder {
     /// lost. A receiver waits half as long again, so that the sender, which knows more, reports first.
     /// A collective that waits for data that other peers pass on waits up
     /// to twice as long, and a broadcast up to four times. Transfers have no other time limit.
+    /// While this peer has no connection to the master, collectives wait though nothing moves.
     /// More than zero. Default: 10 s.
     pub const fn stall_timeout(mut self, limit: Duration) -> Self {
         self.stall_timeout = limit;

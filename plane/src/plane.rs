@@ -190,6 +190,20 @@ impl DataPlane {
         links.collect()
     }
 
+    /// Whether operations wait on though nothing moves: the peers that they wait for may not know yet that they have
+    /// begun. While the master is away nobody hears of that, and no operation can be decided anyway. The stall time
+    /// begins anew when stalls are no longer excused. A lane may still end by itself if nothing takes what was sent on
+    /// it, as over TCP on Linux. Default: no.
+    pub fn excuse_stalls(&mut self, are_excused: bool) {
+        self.registry.excuse_stalls(are_excused);
+    }
+
+    /// Whether operations wait on though nothing moves.
+    #[must_use]
+    pub fn stalls_are_excused(&self) -> bool {
+        Registry::are_excused_in(self.registry.excuses())
+    }
+
     /// The frames of `seq` are thrown away from here on, and a run that has not ended ends as stopped, at once.
     pub fn stop(&mut self, seq: Seq) {
         self.registry.stop(seq);

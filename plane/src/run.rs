@@ -32,6 +32,7 @@ mod stalling;
 use port::TellWaits;
 pub use port::{OperationPort, RunFailure, RunStats, WaitedLink, Waits};
 pub(crate) use port::{Receiving, Sending};
+pub(crate) use stall::LOOKS_PER_STALL;
 
 /// What a reduce that took less time carries is a matter of the scheduler more than of the path.
 const TEACHES_FROM: Duration = Duration::from_millis(50);
@@ -93,7 +94,11 @@ impl<'a, 'b> Run<'a, 'b> {
         });
         let outs: Vec<Out<'a>> = outs.collect();
         let mut run = Self {
-            stall: Stall::new(port.config.stall, outs.len(), port.ranks_before()),
+            stall: Stall::new(
+                port.config.stall,
+                (outs.len(), port.ranks_before()),
+                &port.registry,
+            ),
             port,
             pass,
             ins: ins.collect(),

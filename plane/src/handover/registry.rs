@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::mem;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -112,6 +112,8 @@ impl Operation {
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     state: Mutex<State>,
+    /// Odd: stalls are excused. Grows with each change.
+    excuses: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -130,6 +132,25 @@ impl State {
 }
 
 impl Registry {
+    /// Whether an operation that stalls waits on.
+    pub(crate) fn excuse_stalls(&self, are_excused: bool) {
+        let excuses = self.excuses.load(Ordering::Relaxed);
+        if Self::are_excused_in(excuses) != are_excused {
+            self.excuses
+                .store(excuses.wrapping_add(1), Ordering::Relaxed);
+        }
+    }
+
+    /// Another number after each change of whether stalls are excused.
+    pub(crate) fn excuses(&self) -> u64 {
+        self.excuses.load(Ordering::Relaxed)
+    }
+
+    /// Whether stalls are excused while there is this number.
+    pub(crate) const fn are_excused_in(excuses: u64) -> bool {
+        excuses % 2 == 1
+    }
+
     /// Registers an operation. Returns the lanes of each of these links that had ended before: no end will
     /// be delivered for those.
     pub(crate) fn begin<'a>(

@@ -6,7 +6,8 @@
 //! operation that ends in the middle of one leaves a copy of the rest to the lane's *keeper* task.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -14,9 +15,11 @@ use std::time::Duration;
 
 use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx, recv_some};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::link::LinkState;
 use super::registry::{Delivery, DeliverySender, Registry};
+use crate::run::LOOKS_PER_STALL;
 
 /// A lane that can be taken in turns.
 pub(crate) struct TxSlot {
@@ -271,7 +274,8 @@ impl Keeper {
     }
 }
 
-/// Finishes what is left unfinished. Every piece of progress has `stall` of time.
+/// Finishes what is left unfinished. Every piece of progress has `stall` of time, in several looks: time in which this
+/// process stood still counts as one look at most.
 async fn finish_frames(
     unfinished: &mut mpsc::UnboundedReceiver<Unfinished>,
     stall: Duration,
@@ -280,15 +284,26 @@ async fn finish_frames(
         let mut rest = rest.as_slice();
         while !rest.is_empty() {
             let progress = poll_fn(|cx| lane.poll_send(cx, &[rest]));
-            match tokio::time::timeout(stall, progress).await {
-                Ok(Ok(sent)) => rest = rest.get(sent..).unwrap_or_default(),
-                Ok(Err(error)) => return error,
-                Err(_) => return LaneError::TimedOut,
+            match within_looks(stall, progress).await {
+                Some(Ok(sent)) => rest = rest.get(sent..).unwrap_or_default(),
+                Some(Err(error)) => return error,
+                None => return LaneError::TimedOut,
             }
         }
         lane.pass_on();
     }
     LaneError::Closed
+}
+
+/// What this becomes within the stall time. `None`: nothing.
+async fn within_looks<T>(stall: Duration, becomes: impl Future<Output = T>) -> Option<T> {
+    let mut becomes = pin!(becomes);
+    for _ in 0..LOOKS_PER_STALL {
+        if let Ok(done) = timeout(stall / LOOKS_PER_STALL, &mut becomes).await {
+            return Some(done);
+        }
+    }
+    None
 }
 
 /// Nothing is ever sent back on this link, so whatever is received is the end.

@@ -16,8 +16,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::handover::Registry;
+
 /// How many times during the stall time it is looked whether anything moves.
-const LOOKS_PER_STALL: u32 = 4;
+pub(crate) const LOOKS_PER_STALL: u32 = 4;
 
 /// After how many of them in vain whoever waits for bytes says that none come: one and a half times the
 /// stall time.
@@ -53,6 +55,8 @@ pub(crate) struct Stall {
     leaving: Vec<(Option<LeftSoFar>, u32)>,
     /// After how many looks in vain it is behind.
     until_behind: u32,
+    /// The number of the registry at the look before.
+    excuses: u64,
 }
 
 /// A time in which nothing moves.
@@ -93,7 +97,11 @@ pub(crate) struct StallCheck {
 
 impl Stall {
     /// Of a rank that sends on so many lanes, with so many ranks before it that wait for the same along a chain.
-    pub(crate) fn new(stall: Duration, lanes: usize, ranks_before: u32) -> Self {
+    pub(crate) fn new(
+        stall: Duration,
+        (lanes, ranks_before): (usize, u32),
+        registry: &Registry,
+    ) -> Self {
         let counted = stall / LOOKS_PER_STALL;
         let looks = counted.as_nanos().div_ceil(LOOK_EVERY.as_nanos());
         let looks_per_counted = u32::try_from(looks).unwrap_or(u32::MAX).max(1);
@@ -108,6 +116,7 @@ impl Stall {
             idle_looks: 0,
             leaving: vec![(None, 0); lanes],
             until_behind: LOOKS_UNTIL_BEHIND + ranks_before.min(LOOKS_FURTHER_MAX),
+            excuses: registry.excuses(),
         }
     }
 
@@ -160,6 +169,21 @@ impl Stall {
             is_behind: self.idle_looks >= self.until_behind,
             frame_stuck,
         }
+    }
+
+    /// Whether what has not moved until this look, one that counts, is nobody's fault: stalls are excused, or were since
+    /// the look before. Then the stall time begins anew.
+    pub(crate) fn is_excused(&mut self, registry: &Registry) -> bool {
+        let excuses = registry.excuses();
+        let is_excused = excuses != self.excuses || Registry::are_excused_in(excuses);
+        self.excuses = excuses;
+        if is_excused {
+            self.idle_looks = 0;
+            for (_, looks) in &mut self.leaving {
+                *looks = 0;
+            }
+        }
+        is_excused
     }
 
     /// Has nothing moved for the stall time of the frame that leaves here?

@@ -23,6 +23,9 @@ impl Run<'_, '_> {
             }
             let leaving = self.outs.iter().map(|out| out.work.left_so_far());
             let mut check = self.stall.looked(moves, leaving);
+            if self.stall.is_excused(&self.port.registry) {
+                continue;
+            }
             check.is_starved &= check.is_behind || !self.waits_behind_others();
             if check.quiet && self.work.set_share(Share::Whole) != Share::Whole {
                 // Whoever has the share makes no use of it: perhaps its user has ceased to poll it.

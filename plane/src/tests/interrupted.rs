@@ -9,7 +9,7 @@ use pccl_core::id::{Round, Seq};
 use pccl_core::wire::{FRAME_HEADER_BYTES, FrameHeader};
 use tokio::io::AsyncReadExt;
 use tokio::test;
-use tokio::time::Instant;
+use tokio::time::{Instant, advance, sleep};
 
 use super::reference::{expected, inputs};
 use super::support::{
@@ -271,6 +271,63 @@ async fn a_lane_that_takes_nothing_is_reported_though_its_operation_was_stopped(
         in_time(running).await.unwrap().outcome,
         Err(RunFailure::Stopped)
     );
+}
+
+/// Of two processes on a machine that stood still, this one runs first, and finds its frame where it was.
+#[test(start_paused = true)]
+async fn a_lane_serves_on_after_a_time_in_which_everything_stood_still() {
+    let mut alone = Alone::new(PlaneConfig::default());
+    let spec = spec(ReduceOp::Sum, ElementType::U8, 10 * LANE_BYTES);
+    let port = alone.member.plane.begin(Seq(1), spec, AROUND);
+    let running = tokio::spawn(run_in_place(port, vec![1; 10 * LANE_BYTES]));
+    turns(100).await;
+    alone.member.plane.stop(Seq(1));
+    turns(100).await;
+
+    advance(10 * PlaneConfig::default().stall).await;
+    turns(100).await;
+    assert_eq!(alone.member.reports(), []);
+
+    let outcome = in_time(running).await.unwrap().outcome;
+    assert_eq!(outcome, Err(RunFailure::Stopped));
+    let mut frame = vec![0; FRAME_HEADER_BYTES + 5 * LANE_BYTES];
+    in_time(alone.to_next.read_exact(&mut frame)).await.unwrap();
+    let port = alone.member.plane.begin(Seq(2), spec, AROUND);
+    let running = tokio::spawn(run_in_place(port, vec![1; 10 * LANE_BYTES]));
+    let mut head = [0; FRAME_HEADER_BYTES];
+    in_time(alone.to_next.read_exact(&mut head)).await.unwrap();
+    assert_eq!(FrameHeader::decode(&head).unwrap().seq, Seq(2));
+    running.abort();
+}
+
+/// While nobody hears that an operation has begun, nobody is given up for not taking part in it.
+#[test(start_paused = true)]
+async fn a_silent_neighbour_is_waited_for_while_stalls_are_excused() {
+    let stall = PlaneConfig::default().stall;
+    let look = stall / 4;
+    // One that begins and ends between two looks counts as well.
+    for (bytes, excused) in [
+        (100, 10 * stall),
+        (100_000, 10 * stall),
+        (100_000, look / 2),
+    ] {
+        let mut members = ring(2, 1);
+        let spec = spec(ReduceOp::Sum, ElementType::U8, bytes);
+        let port = members[0].plane.begin(Seq(1), spec, AROUND);
+        let running = tokio::spawn(run_in_place(port, vec![1; bytes]));
+        sleep(stall - look * 3 / 4).await;
+
+        members[0].plane.excuse_stalls(true);
+        sleep(excused).await;
+        assert!(!running.is_finished(), "{bytes} bytes, {excused:?}");
+        assert_eq!(members[0].reports(), []);
+
+        members[0].plane.excuse_stalls(false);
+        let returned = Instant::now();
+        let ended = in_time(running).await.unwrap();
+        assert_eq!(ended.outcome, Err(RunFailure::LaneLost));
+        assert!(returned.elapsed() >= stall, "{:?}", returned.elapsed());
+    }
 }
 
 #[test(start_paused = true)]

@@ -30,6 +30,7 @@ impl Live {
             tracing::warn!("the master is away ({error}); it has {away_max:?} to come back");
         }
         self.control.go_back(returning);
+        self.data.excuse_stalls(true);
     }
 
     /// Leads to another connection. `None`: the connection is down already, or has no session.
@@ -48,6 +49,7 @@ impl Live {
         let lost = match returned {
             Ok(returned) => match self.control.resume(self.heard_from(returned)) {
                 Ok(()) => {
+                    self.data.excuse_stalls(false);
                     tracing::info!(
                         "another connection to the master has taken the place of one that was broken"
                     );

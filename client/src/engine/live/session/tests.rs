@@ -246,3 +246,18 @@ async fn a_peer_that_stood_still_listens_before_it_dials() {
 
     assert_about(resumed.elapsed(), PAUSE);
 }
+
+#[tokio::test(start_paused = true)]
+async fn collectives_that_stall_wait_on_until_the_master_is_back() {
+    let (mut stage, first) = Stage::new(Duration::from_secs(60)).await;
+    assert!(!stage.live.data.stalls_are_excused());
+
+    drop(first);
+    let mut second = stage.until_dialled().await;
+    assert!(stage.live.data.stalls_are_excused());
+
+    stage.meanwhile(take_back(&mut second)).await;
+    say_heartbeat(&mut second).await;
+    stage.until_heard().await;
+    assert!(!stage.live.data.stalls_are_excused());
+}
