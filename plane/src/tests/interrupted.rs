@@ -74,6 +74,16 @@ async fn an_operation_stopped_at_any_moment_is_undone_and_the_lanes_serve_the_ne
     assert!(members.iter_mut().all(|m| m.reports().is_empty()));
 }
 
+async fn the_next_operation_uses_the_lane(alone: &mut Alone) {
+    let spec = spec(ReduceOp::Sum, ElementType::U8, 10 * LANE_BYTES);
+    let port = alone.member.plane.begin(Seq(2), spec, AROUND);
+    let running = tokio::spawn(run_in_place(port, vec![1; 10 * LANE_BYTES]));
+    let mut head = [0; FRAME_HEADER_BYTES];
+    in_time(alone.to_next.read_exact(&mut head)).await.unwrap();
+    assert_eq!(FrameHeader::decode(&head).unwrap().seq, Seq(2));
+    running.abort();
+}
+
 #[test(start_paused = true)]
 async fn a_frame_that_has_begun_to_leave_is_finished_after_the_stop() {
     let mut alone = Alone::new(PlaneConfig {
@@ -92,12 +102,7 @@ async fn a_frame_that_has_begun_to_leave_is_finished_after_the_stop() {
 
     assert_eq!(ended.outcome, Err(RunFailure::Stopped));
     assert!(rest.iter().all(|byte| *byte == 1));
-    let port = alone.member.plane.begin(Seq(2), spec, AROUND);
-    let running = tokio::spawn(run_in_place(port, vec![1; 10 * LANE_BYTES]));
-    let mut head = [0; FRAME_HEADER_BYTES];
-    in_time(alone.to_next.read_exact(&mut head)).await.unwrap();
-    assert_eq!(FrameHeader::decode(&head).unwrap().seq, Seq(2));
-    running.abort();
+    the_next_operation_uses_the_lane(&mut alone).await;
 }
 
 #[test(start_paused = true)]
@@ -292,12 +297,7 @@ async fn a_lane_serves_on_after_a_time_in_which_everything_stood_still() {
     assert_eq!(outcome, Err(RunFailure::Stopped));
     let mut frame = vec![0; FRAME_HEADER_BYTES + 5 * LANE_BYTES];
     in_time(alone.to_next.read_exact(&mut frame)).await.unwrap();
-    let port = alone.member.plane.begin(Seq(2), spec, AROUND);
-    let running = tokio::spawn(run_in_place(port, vec![1; 10 * LANE_BYTES]));
-    let mut head = [0; FRAME_HEADER_BYTES];
-    in_time(alone.to_next.read_exact(&mut head)).await.unwrap();
-    assert_eq!(FrameHeader::decode(&head).unwrap().seq, Seq(2));
-    running.abort();
+    the_next_operation_uses_the_lane(&mut alone).await;
 }
 
 /// While nobody hears that an operation has begun, nobody is given up for not taking part in it.
