@@ -48,6 +48,11 @@ pub(crate) fn bytes_of<T: Element>(elements: &[T]) -> &[u8] {
     bytemuck::cast_slice(elements)
 }
 
+/// The elements that these bytes are. `None` if they are not at the place or of the length of such elements.
+pub(crate) fn elements_of<T: Element>(bytes: &[u8]) -> Option<&[T]> {
+    bytemuck::try_cast_slice(bytes).ok()
+}
+
 /// The elements as the bytes that they are in memory, to be changed in place.
 pub(crate) fn bytes_of_mut<T: Element>(elements: &mut [T]) -> &mut [u8] {
     bytemuck::cast_slice_mut(elements)

@@ -12,7 +12,7 @@ use pccl_core::wire::MAX_ENTRY_NAME_BYTES;
 use pccl_kernels::ContentHashing;
 use tokio::task::yield_now;
 
-use crate::element::{Element, bytes_of_mut};
+use crate::element::{Element, bytes_of_mut, elements_of};
 use crate::error::Error;
 
 /// What the peers of a group keep identical: named entries that borrow the user's memory, and the
@@ -117,7 +117,7 @@ impl<'a> SharedState<'a> {
         if self.entries.len() >= entries_max {
             return Err(Error::TooManyEntries { entries_max });
         }
-        match self.entries.binary_search_by(|entry| entry.name.cmp(&name)) {
+        match self.place_of(&name) {
             Ok(_) => Err(Error::DuplicateEntry {
                 name: name.into_owned(),
             }),
@@ -132,6 +132,34 @@ impl<'a> SharedState<'a> {
                 Ok(self)
             }
         }
+    }
+
+    /// The elements of an entry: how the work of
+    /// [`sync_shared_state_overlapped`](crate::Communicator::sync_shared_state_overlapped) reads the content. `None` if
+    /// no entry has this name, or if its elements are of another type.
+    ///
+    /// ```
+    /// use pccl::SharedState;
+    ///
+    /// let mut weights = [0.5_f32; 4];
+    /// let mut state = SharedState::at(0);
+    /// state.entry("weights", &mut weights)?;
+    /// assert_eq!(state.get::<f32>("weights"), Some(&[0.5; 4][..]));
+    /// assert_eq!(state.get::<f32>("momentum"), None);
+    /// assert_eq!(state.get::<u32>("weights"), None);
+    /// # Ok::<(), pccl::Error>(())
+    /// ```
+    #[must_use]
+    pub fn get<T: Element>(&self, name: &str) -> Option<&[T]> {
+        let place = self.place_of(name).ok()?;
+        let entry = self.entries.get(place)?;
+        let is_of_type = entry.element == T::TYPE;
+        is_of_type.then(|| elements_of(entry.data)).flatten()
+    }
+
+    fn place_of(&self, name: &str) -> Result<usize, usize> {
+        self.entries
+            .binary_search_by(|entry| (*entry.name).cmp(name))
     }
 
     /// What to tell the master. Hashes all content; other tasks get their turns meanwhile.

@@ -8,6 +8,7 @@ mod losses;
 mod master_restarts;
 mod newcomers;
 mod optimizing;
+mod overlapped;
 mod recording;
 mod rounds;
 mod sessions;

@@ -1,9 +1,13 @@
 //! The shared state of a peer: what the results of all steps have made of it, and blocks whose content follows from
 //! the revision.
 
-use pccl::{Communicator, Error, SharedState, SyncOptions, SyncReport, SyncStrategy};
+use std::time::Duration;
+
+use pccl::{Communicator, Error, Overlapped, SharedState, SyncOptions, SyncReport, SyncStrategy};
+use tokio::time::sleep;
 
 use super::numbers::{Key, fill, hash_of, is_contribution};
+use super::reduces::Failed;
 
 /// Entries whose content follows from the revision. Each step writes one of them.
 const BLOCKS: u64 = 4;
@@ -55,6 +59,32 @@ impl State {
     ) -> Result<SyncReport, Error> {
         let mut shared = self.shared()?;
         let report = comm.sync_shared_state_async(&mut shared, options).await?;
+        self.revision = report.revision;
+        Ok(report)
+    }
+
+    /// The same. If the content is here already, this peer works for so long while others fetch it.
+    pub(crate) async fn synchronize_overlapped(
+        &mut self,
+        comm: &mut Communicator,
+        options: SyncOptions,
+        work: Duration,
+    ) -> Result<SyncReport, Failed> {
+        let mut shared = self.shared()?;
+        let seen = |shared: &SharedState<'_>| shared.get("history").map(hash_of::<f32>);
+        let working = async |shared: &SharedState<'_>| {
+            let before = seen(shared);
+            sleep(work).await;
+            (before == seen(shared)).then_some(shared.revision)
+        };
+        let call = comm.sync_shared_state_overlapped_async(&mut shared, options, working);
+        let Overlapped { work, synced } = call.await;
+        let report = synced?;
+        let held = report.entries_received == 0;
+        if work != held.then_some(Some(report.revision)) {
+            let what = format!("work beside {report:?} on another content: {work:?}");
+            return Err(Failed::Wrong(what));
+        }
         self.revision = report.revision;
         Ok(report)
     }

@@ -250,7 +250,14 @@ impl Life {
             false => strategy.into(),
         };
         let held = self.state.hash();
-        let synchronizing = self.state.synchronize_async(comm, options);
+        let state = &mut self.state;
+        let work = self.world.plan.work_beside(before);
+        let synchronizing = async {
+            match work {
+                Some(work) => state.synchronize_overlapped(comm, options, work).await,
+                None => Ok(state.synchronize_async(comm, options).await?),
+            }
+        };
         let Ok(report) = timeout(patience, synchronizing).await else {
             return Err(late("sync_shared_state"));
         };

@@ -251,6 +251,12 @@ impl Plan {
     pub fn patience(&self) -> Duration {
         self.late() * 4 + Duration::from_secs(400)
     }
+
+    /// How long a peer that holds the state of this revision works while others fetch it, in one run of four. It is
+    /// not drawn: the other runs are the same without it.
+    pub(super) fn work_beside(&self, revision: u64) -> Option<Duration> {
+        (self.seed % 4 == 1).then(|| Duration::from_millis(mixed(self.seed, revision) % 3000))
+    }
 }
 
 impl Script {

@@ -1,0 +1,174 @@
+//! A synchronization beside which a peer that holds the content works on: a newcomer that fetches for minutes stops
+//! nobody.
+
+use std::mem;
+use std::panic::resume_unwind;
+use std::thread;
+
+use crate::communicator::Communicator;
+use crate::error::Error;
+use crate::state::{SharedState, SyncOptions, SyncReport};
+use crate::sync::{Holding, Settled, settle};
+
+/// What [`Communicator::sync_shared_state_overlapped`] did.
+#[derive(Debug)]
+#[must_use = "the synchronization may have failed"]
+pub struct Overlapped<R> {
+    /// What the work returned. `None` if it was not done: this peer had to fetch, or the synchronization failed before
+    /// it was known whether it has to.
+    pub work: Option<R>,
+    /// How the synchronization ended, possibly after the work.
+    pub synced: Result<SyncReport, Error>,
+}
+
+impl Communicator {
+    /// As [`sync_shared_state`](Self::sync_shared_state), but if this peer holds the content that the group will have,
+    /// this thread does `work` while other peers fetch it.
+    ///
+    /// The work begins when all peers have called. A thread of the call sends the content to the peers that fetch it.
+    /// The call blocks until both have ended. A peer that has to fetch, such as a newcomer, does no work: it returns
+    /// when it has the content. If all peers hold the same content, the work is done after the synchronization.
+    ///
+    /// `work` reads the content by [`SharedState::get`]. It does not change meanwhile, and
+    /// [`SharedState::revision`] is that of the group. No collective can begin before the call has ended, because the
+    /// peers that fetch are members of the group, too. This fits training that shares its state between long local
+    /// phases: a newcomer fetches during the local steps of the others, makes none, and joins the next reduce with a
+    /// [weight](crate::Reduce::weighted_avg) of zero.
+    ///
+    /// ```no_run
+    /// use pccl::{Communicator, Error, Next, Overlapped, Reduce, SharedState, SyncStrategy};
+    ///
+    /// # fn local_steps(weights: &[f32]) -> Vec<f32> { weights.to_vec() }
+    /// # fn outer_step(weights: &mut [f32], change: &[f32]) {}
+    /// fn round(comm: &mut Communicator, weights: &mut [f32], revision: &mut u64) -> Result<(), Error> {
+    ///     let strategy = SyncStrategy::EnforcePopular;
+    ///     let nothing = vec![0.0; weights.len()];
+    ///     let mut state = SharedState::at(*revision);
+    ///     state.entry("weights", weights)?;
+    ///     let Overlapped { mut work, mut synced } =
+    ///         comm.sync_shared_state_overlapped(&mut state, strategy, |state| {
+    ///             state.get("weights").map(local_steps)
+    ///         });
+    ///     // A peer that fetched here may have died. The work is kept.
+    ///     while work.is_some() && synced.as_ref().is_err_and(|e| e.next() == Next::CallAgain) {
+    ///         synced = comm.sync_shared_state(&mut state, strategy);
+    ///     }
+    ///     if synced?.entries_received > 0 {
+    ///         work = None;
+    ///     }
+    ///     *revision = state.revision;
+    ///     let weight = u32::from(work.is_some());
+    ///     let mut change = work.flatten().unwrap_or(nothing);
+    ///     comm.all_reduce(&mut change, Reduce::weighted_avg(weight))?;
+    ///     outer_step(weights, &change);
+    ///     *revision += 1;
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// If the synchronization fails after the work has begun, the memory and the revision are as they were, and the
+    /// work goes on to its end. The next synchronization may elect other content, if peers have left. Then its
+    /// [`SyncReport::entries_received`] is not zero, and the work was done on content that is gone.
+    ///
+    /// # Errors
+    /// In [`Overlapped::synced`]: as [`sync_shared_state`](Self::sync_shared_state), and [`Error::NoResources`] if no
+    /// thread could be started.
+    ///
+    /// # Panics
+    /// Inside an async task. A panic of `work` goes on after the synchronization has ended.
+    #[track_caller]
+    pub fn sync_shared_state_overlapped<R>(
+        &mut self,
+        state: &mut SharedState<'_>,
+        options: impl Into<SyncOptions>,
+        work: impl FnOnce(&SharedState<'_>) -> R,
+    ) -> Overlapped<R> {
+        const INSTEAD: &str = "sync_shared_state_overlapped_async";
+        let settling = settle(&self.calls, state, options.into());
+        let holding = match self.runtime.block_on(INSTEAD, settling) {
+            Ok(Settled::Held(holding)) => holding,
+            Ok(Settled::Ended(report)) => {
+                let work = ended(state, &report).then(|| work(state));
+                let synced = Ok(report);
+                return Overlapped { work, synced };
+            }
+            Err(error) => return failed(error),
+        };
+        let before = advance(state, &holding);
+        let overlapped = thread::scope(|scope| {
+            let read: &SharedState<'_> = state;
+            let runtime = &self.runtime;
+            let serving = thread::Builder::new()
+                .name("pccl-sync".into())
+                .spawn_scoped(scope, move || {
+                    runtime.block_on(INSTEAD, holding.serve(read))
+                });
+            match serving {
+                Ok(serving) => Overlapped {
+                    work: Some(work(read)),
+                    synced: serving.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                },
+                Err(error) => failed(Error::NoResources(error.kind())),
+            }
+        });
+        restore(state, before, &overlapped.synced);
+        overlapped
+    }
+
+    /// As [`sync_shared_state_overlapped`](Self::sync_shared_state_overlapped), without blocking, except for the
+    /// hashing. The task that polls the future polls `work` and sends the content: work that computes for long belongs
+    /// on another thread. Dropping the future gives up both.
+    ///
+    /// # Errors
+    /// In [`Overlapped::synced`]: as [`sync_shared_state`](Self::sync_shared_state).
+    pub async fn sync_shared_state_overlapped_async<R>(
+        &mut self,
+        state: &mut SharedState<'_>,
+        options: impl Into<SyncOptions>,
+        work: impl AsyncFnOnce(&SharedState<'_>) -> R,
+    ) -> Overlapped<R> {
+        let settling = settle(&self.calls, state, options.into());
+        let holding = match self.runtime.inside(settling).await {
+            Ok(Settled::Held(holding)) => holding,
+            Ok(Settled::Ended(report)) => {
+                let work = match ended(state, &report) {
+                    true => Some(work(state).await),
+                    false => None,
+                };
+                let synced = Ok(report);
+                return Overlapped { work, synced };
+            }
+            Err(error) => return failed(error),
+        };
+        let before = advance(state, &holding);
+        let read: &SharedState<'_> = state;
+        let serving = self.runtime.inside(holding.serve(read));
+        let (work, synced) = tokio::join!(work(read), serving);
+        restore(state, before, &synced);
+        let work = Some(work);
+        Overlapped { work, synced }
+    }
+}
+
+const fn failed<R>(error: Error) -> Overlapped<R> {
+    Overlapped {
+        work: None,
+        synced: Err(error),
+    }
+}
+
+/// Whether this peer held the content before.
+fn ended(state: &mut SharedState<'_>, report: &SyncReport) -> bool {
+    state.revision = report.revision;
+    report.entries_received == 0
+}
+
+/// Sets the revision to that of the elected content. Returns the one before.
+fn advance(state: &mut SharedState<'_>, holding: &Holding<'_>) -> u64 {
+    mem::replace(&mut state.revision, holding.revision().0)
+}
+
+/// Nothing has changed if the synchronization failed.
+fn restore(state: &mut SharedState<'_>, before: u64, synced: &Result<SyncReport, Error>) {
+    state.revision = synced.as_ref().map_or(before, |report| report.revision);
+}
