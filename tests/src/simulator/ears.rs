@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::trace::hash_of;
 use super::world::World;
+use crate::churn::numbers::mixed;
 
 /// The longest message that is understood.
 const MESSAGE_MAX: usize = 1 << 22;
@@ -65,19 +66,20 @@ impl Ears {
             let Some(world) = sends.upgrade() else {
                 return tx.poll_send(cx, parts);
             };
-            let all = parts.concat();
             let is_control = to.is_some() && to == world.with(|state| state.master_at);
-            if is_control && dies_saying(&world, number, &mut said, &all) {
+            if is_control && dies_saying(&world, number, &mut said, &parts.concat()) {
                 return Poll::Ready(Err(LaneError::Reset));
             }
             let sent = ready!(tx.poll_send(cx, parts));
-            let bytes = all.get(..sent.unwrap_or(0)).unwrap_or_default();
-            world.trace.note([kind, number as u64, 1, hash_of(bytes)]);
+            let length = sent.unwrap_or(0);
+            let hash = hash_of_parts(parts, length);
+            world.trace.note([kind, number as u64, 1, hash]);
             if is_first && let Some(to) = to {
                 is_first = false;
-                remember(&world, to, bytes);
+                let all = parts.concat();
+                remember(&world, to, all.get(..length).unwrap_or_default());
             }
-            said.took(bytes.len());
+            said.took(length);
             Poll::Ready(sent)
         });
         let rx = on_recv(lane.rx, move |rx, cx, into| {
@@ -95,6 +97,17 @@ impl Ears {
         });
         Lane { tx, rx, ..lane }
     }
+}
+
+/// A number that depends on each of the first so many bytes.
+fn hash_of_parts(parts: &[&[u8]], mut length: usize) -> u64 {
+    let mut hash = 0;
+    for part in parts {
+        let part = part.get(..length).unwrap_or(part);
+        length -= part.len();
+        hash = mixed(hash, hash_of(part));
+    }
+    hash
 }
 
 impl Interceptor for Ears {
