@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) deep: bool,
 
-    /// Explore only the scenarios of at most so many states, as they are pinned; walk through all
+    /// Explore only the scenarios of at most so many states, as they are pinned; walk through all, a quarter as often
     #[arg(long, value_name = "STATES", conflicts_with_all = ["deep", "pin", "peers", "faults"])]
     pub(crate) states_max: Option<usize>,
 

@@ -18,6 +18,9 @@ use crate::{AllWell, CannotLook, rare, table};
 /// Walks through each scenario, unless a number is given.
 const WALKS: u64 = 2_000;
 
+/// The same, if larger scenarios are left out.
+const FEWER_WALKS: u64 = 500;
+
 /// The scenarios that were asked for, as they were asked for.
 pub(crate) fn chosen(arguments: &Arguments) -> Result<Vec<Scenario>, CannotLook> {
     let all = if arguments.deep { deep() } else { standard() };
@@ -142,7 +145,8 @@ fn limits(arguments: &Arguments, report: &Report, scenario: &Scenario) -> Limits
 }
 
 fn walk_through_all(arguments: &Arguments, scenarios: &[Scenario], report: &mut Report) {
-    let walks = arguments.simulate.unwrap_or(WALKS);
+    let unasked = arguments.states_max.map_or(WALKS, |_| FEWER_WALKS);
+    let walks = arguments.simulate.unwrap_or(unasked);
     let seeds = arguments.seed..arguments.seed.saturating_add(walks);
     let mut walked = Walked::default();
     for scenario in scenarios {
