@@ -9,10 +9,15 @@ use crate::support::{Run, together_with};
 /// Lanes of each edge.
 pub(crate) const LANES: u16 = 2;
 
+/// A buffer of more bytes takes its time. Each such case is reduced in place in one ring and in another way in the
+/// other, and the next case by other ones.
+const COSTLY_MIN: usize = 1024 * 1024;
+
 /// Two rings of as many peers each: of one that reduces over a single lane because it is on one machine,
 /// and of one that does not know that it is.
 pub(crate) struct Group {
     rings: [Ring; 2],
+    costly: usize,
 }
 
 /// Peers in the order of their ranks.
@@ -37,6 +42,7 @@ impl Group {
     pub(crate) fn new(world: usize) -> Self {
         Self {
             rings: DISTANCES.map(|distance| Ring::new(world, distance)),
+            costly: 0,
         }
     }
 
@@ -44,22 +50,36 @@ impl Group {
         self.rings[0].peers.len()
     }
 
-    /// Reduces what each rank contributes. Fails where the ranks do not have the same bits, in place
-    /// and out of place and in two halves, near and far, or where what was only to be read, or what was not to be
+    /// Reduces what each rank contributes. Fails if the ranks do not have the same bits, in place
+    /// and out of place and in two halves, near and far, or if what was only to be read, or what was not to be
     /// scattered, has changed. The result.
     pub(crate) fn reduce<T: Element>(&mut self, reduce: Reduce, contributions: &[&[T]]) -> Vec<T> {
+        let ways = self.ways(size_of_val(contributions[0]));
         let mut results = Vec::new();
-        for ring in &mut self.rings {
-            for way in WAYS {
-                let ends = ring.reduce_by(way, reduce, contributions);
+        for (ring, ways) in self.rings.iter_mut().zip(ways) {
+            for way in ways {
+                let ends = ring.reduce_by(*way, reduce, contributions);
                 assert_same(&ends, reduce);
-                if is_added_alike::<T>(way, reduce, contributions) {
+                if is_added_alike::<T>(*way, reduce, contributions) {
                     results.extend(ends);
                 }
             }
         }
         assert_same(&results, reduce);
         results.swap_remove(0)
+    }
+
+    /// In which ways each ring reduces so many bytes.
+    fn ways(&mut self, bytes: usize) -> [&'static [Way]; 2] {
+        if bytes < COSTLY_MIN {
+            return [&WAYS; 2];
+        }
+        let turn = self.costly;
+        self.costly += 1;
+        let other = turn / 2 % WAYS.len();
+        let mut ways = [&WAYS[..1], &WAYS[other..=other]];
+        ways.rotate_left(turn % 2);
+        ways
     }
 }
 
