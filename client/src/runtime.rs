@@ -124,22 +124,38 @@ impl Runtime {
     /// On a thread that polls async tasks, as [`may_block`].
     #[track_caller]
     pub(crate) fn block_on<F: Future>(&self, instead: &str, call: F) -> F::Output {
+        let busy_poll = self.own.as_ref().map(|own| own.busy_poll);
         let mut output = None;
         let call = async { output = Some(call.await) };
-        self.drive(instead, pin!(call));
+        self.drive(instead, pin!(call), busy_poll.unwrap_or_default());
+        output.expect("what was driven has ended")
+    }
+
+    /// As [`block_on`](Self::block_on), for a call that goes on beside the work of its caller: its thread sleeps while
+    /// it waits, and takes no time from that work.
+    #[track_caller]
+    pub(crate) fn block_on_beside<F: Future>(&self, instead: &str, call: F) -> F::Output {
+        let mut output = None;
+        let call = async { output = Some(call.await) };
+        self.drive(instead, pin!(call), Duration::ZERO);
         output.expect("what was driven has ended")
     }
 
     /// As [`block_on`](Self::block_on). A runtime is much code, which is compiled once and not for each call and type.
     #[track_caller]
-    fn drive(&self, instead: &str, call: Pin<&mut dyn Future<Output = ()>>) {
+    fn drive(
+        &self,
+        instead: &str,
+        call: Pin<&mut dyn Future<Output = ()>>,
+        busy_poll_for: Duration,
+    ) {
         may_block(instead);
         let own = self.own.as_ref();
         let driven = own.and_then(|own| Some((own, own.runtime()?)));
         match driven {
             Some((own, tokio)) => {
                 let _caller = own.turns.enter();
-                tokio.block_on(busy_poll(call, own.busy_poll));
+                tokio.block_on(busy_poll(call, busy_poll_for));
             }
             None => self.handle.block_on(call),
         }

@@ -289,7 +289,7 @@ pub struct SyncReport {
     pub bytes_sent: u64,
     /// Bytes of entries that this peer received.
     pub bytes_received: u64,
-    /// From the call to its return.
+    /// From the call to the end of the synchronization.
     pub duration: Duration,
 }
 

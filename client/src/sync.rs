@@ -5,9 +5,9 @@
 //!    └────▶ this peer holds the elected content ──▶ it serves others, and its memory can be read ──▶ the end
 //! ```
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
-use pccl_core::id::Revision;
+use pccl_core::id::{EntryIndex, Revision};
 use pccl_core::peer::{Call, CallError, Synchronized};
 use pccl_core::shared_state::SyncRole;
 use tokio::sync::mpsc;
@@ -172,6 +172,8 @@ impl Session<'_> {
     fn ended(&mut self, result: Result<Synchronized, CallError>) -> Result<SyncReport, Error> {
         self.made.is_answered();
         let synchronized = result?;
+        // An earlier attempt may have fetched what nobody lacks any more.
+        drop(self.staged());
         Ok(SyncReport {
             revision: synchronized.revision.0,
             entries_received: synchronized.fetched.len(),
@@ -184,14 +186,18 @@ impl Session<'_> {
     /// Writes what was fetched, and keeps none of it. Its lengths were checked when it was asked for;
     /// content that does not fit after all came from a master that contradicts itself.
     fn write(&self, state: &mut SharedState<'_>) -> Result<(), Error> {
-        let staging = self.calls.staging.lock();
-        let staged = staging.unwrap_or_else(PoisonError::into_inner).take();
-        for (entry, content) in staged {
+        for (entry, content) in self.staged() {
             if !state.replace(entry, &content) {
                 return Err(CallError::MasterMisbehaved.into());
             }
         }
         Ok(())
+    }
+
+    /// Takes what was fetched.
+    fn staged(&self) -> impl Iterator<Item = (EntryIndex, Arc<Vec<u8>>)> + use<> {
+        let staging = self.calls.staging.lock();
+        staging.unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 

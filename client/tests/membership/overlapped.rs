@@ -59,6 +59,15 @@ fn with_newcomer(builder: impl Fn() -> Builder) -> Vec<Communicator> {
     peers
 }
 
+/// Another state than that of the others, at revision 0.
+async fn fetch(mut peer: Communicator) {
+    let mut weights = vec![0.0_f32; LENGTH];
+    let mut state = SharedState::at(0);
+    state.entry("weights", &mut weights).unwrap();
+    let call = peer.sync_shared_state_async(&mut state, EnforcePopular);
+    call.await.unwrap();
+}
+
 #[test]
 fn holders_work_while_a_newcomer_fetches_and_it_does_not() {
     let run = Run::new();
@@ -94,14 +103,7 @@ fn holders_work_while_a_newcomer_fetches_and_it_does_not() {
 fn the_work_is_kept_if_the_peer_that_fetches_dies() {
     let run = Run::new();
     let mut peers = run.peers(2);
-    let doomed = run.join_doomed(&mut peers, ("sync_plan", 1), async |mut peer| {
-        let mut weights = vec![0.0_f32; LENGTH];
-        let mut state = SharedState::at(0);
-        state.entry("weights", &mut weights).unwrap();
-        let _ = peer
-            .sync_shared_state_async(&mut state, EnforcePopular)
-            .await;
-    });
+    let doomed = run.join_doomed(&mut peers, ("sync_plan", 1), fetch);
 
     let results = together(&mut peers, |peer| {
         let mut weights = vec![2.0; LENGTH];
@@ -145,25 +147,51 @@ fn no_work_is_done_if_the_synchronization_fails_before() {
     }
 }
 
+/// It serves nobody, and has nothing to fetch.
+#[test]
+fn content_of_an_older_revision_is_worked_on_as_that_of_the_group() {
+    let run = Run::new();
+    let mut peers = run.peers(2);
+    let doomed = run.join_doomed(&mut peers, ("sync_plan", 1), fetch);
+
+    let results = together_with(&mut peers, |index, peer| {
+        let own = u64::from(index == 0);
+        let mut weights = vec![2.0; LENGTH];
+        // Fails, and leaves each its own revision.
+        let first = overlapped(peer, own, &mut weights, |revision, _| revision);
+        let again = overlapped(peer, own, &mut weights, |revision, _| revision);
+        let synced = again.synced.unwrap().revision;
+        (first.work, first.synced.is_err(), again.work, synced)
+    });
+
+    doomed.join().unwrap();
+    assert_eq!(results[0], (Some(1), true, Some(1), 1));
+    assert_eq!(results[0], results[1]);
+}
+
 #[test]
 fn a_panic_of_the_work_is_the_callers_after_the_others_have_the_content() {
     let run = Run::new();
     let mut peers = with_newcomer(|| run.builder());
 
     let results = together_with(&mut peers, |index, peer| {
-        let mut weights = vec![if index == 2 { 0.0 } else { 2.0 }; LENGTH];
-        let revision = u64::from(index != 2);
+        let mut weights = vec![if index == 2 { 0.0_f32 } else { 2.0 }; LENGTH];
+        let mut state = SharedState::at(u64::from(index == 0));
+        state.entry("weights", &mut weights).unwrap();
         let call = || {
-            overlapped(peer, revision, &mut weights, |_, _| {
-                assert!(index != 0, "as the test wants it");
+            peer.sync_shared_state_overlapped(&mut state, EnforcePopular, |state| {
+                assert!(index != 1, "as the test wants it");
+                state.revision
             })
         };
         let ended = catch_unwind(AssertUnwindSafe(call));
-        let synced = ended.map(|overlapped| overlapped.synced.is_ok()).ok();
-        (synced, weights[0])
+        let work = ended.map(|overlapped| overlapped.synced.map(|_| overlapped.work));
+        (work.ok(), state.revision, weights[0])
     });
 
-    assert_eq!(results, [(None, 2.0), (Some(true), 2.0), (Some(true), 2.0)]);
+    assert_eq!(results[0], (Some(Ok(Some(1))), 1, 2.0));
+    assert_eq!(results[1], (None, 0, 2.0), "as it was");
+    assert_eq!(results[2], (Some(Ok(None)), 1, 2.0));
 }
 
 #[test]
