@@ -6,8 +6,8 @@ use std::time::Duration;
 use pccl_core::messages::{Hello, Refusal, ToMaster, ToPeer};
 use pccl_core::transport::{Lane, LaneError, LaneRx, close, recv_some, send_all};
 use pccl_core::wire::{
-    ControlError, FIRST_CONTROL_FRAME_MAX, HandshakeError, PreambleError, Purpose, Reply,
-    encode_control, recv_count, recv_preamble, recv_proof, send_reply,
+    ControlError, DecodeError, FIRST_CONTROL_FRAME_MAX, HandshakeError, PreambleError, Purpose,
+    Reply, encode_control, recv_count, recv_preamble, recv_proof, send_reply,
 };
 use tokio::time::{Instant, timeout};
 
@@ -43,6 +43,8 @@ pub(crate) enum GreetError {
     Lane(#[from] LaneError),
     #[error("no hello: {0}")]
     Hello(ControlError),
+    #[error("the hello was damaged on its way")]
+    Damaged,
     #[error("the first message is not a hello")]
     NotHello,
     #[error("the hello took too long")]
@@ -81,15 +83,17 @@ impl GreetError {
             | Self::Slow
             | Self::Lane(_)
             | Self::Hello(_)
+            | Self::Damaged
             | Self::NotHello
             | Self::SlowHello => None,
         }
     }
 
-    /// The answer to the other end, in the form that it expects. Empty if it has been told, or is gone.
+    /// The answer to the other end, in the form that it expects. Empty if it has been told, is gone, or has made no
+    /// mistake and only has to connect again.
     fn last_words(&self) -> Vec<u8> {
         match self {
-            Self::Preamble(_) | Self::Lane(_) => Vec::new(),
+            Self::Preamble(_) | Self::Lane(_) | Self::Damaged => Vec::new(),
             Self::NotForMaster(purpose) => Reply::Refused(format!(
                 "a master listens here, which takes no connection for {purpose}; dial the peer"
             ))
@@ -155,6 +159,7 @@ pub(crate) async fn greet(
         }
         Some(Ok(_)) => Err(GreetError::NotHello),
         Some(Err(ControlError::Lane(error))) => Err(error.into()),
+        Some(Err(ControlError::Decode(DecodeError::Damaged))) => Err(GreetError::Damaged),
         Some(Err(error)) => Err(GreetError::Hello(error)),
         None => Err(GreetError::SlowHello),
     }
@@ -214,10 +219,8 @@ pub(crate) async fn part(lane: Lane, error: &GreetError, limit: Duration) {
 /// Sends the last message and waits until the other end has read it, within the time limit.
 pub(crate) async fn say_and_close(mut lane: Lane, words: &[u8], limit: Duration) {
     let farewell = async {
-        if !words.is_empty() {
-            send_all(lane.tx.as_mut(), words, &[]).await?;
-            close(lane.tx.as_mut()).await?;
-        }
+        send_all(lane.tx.as_mut(), words, &[]).await?;
+        close(lane.tx.as_mut()).await?;
         discard(lane.rx.as_mut()).await
     };
     // Whoever does not want to hear it need not.

@@ -10,7 +10,8 @@ use pccl_core::messages::{Hello, Refusal, ToMaster, ToPeer};
 use pccl_core::site::SiteName;
 use pccl_core::transport::{Lane, recv_some, send_all};
 use pccl_core::wire::{
-    ControlError, PREAMBLE_BYTES, Preamble, Purpose, Reply, encode_control, recv_reply,
+    CONTROL_HEAD_BYTES, ControlError, PREAMBLE_BYTES, Preamble, Purpose, Reply, encode_control,
+    recv_reply,
 };
 use pccl_master::{KeyPair, Limits, MasterServer, RunningMaster, Security, Trust, spawn};
 use tokio::task::unconstrained;
@@ -234,6 +235,25 @@ async fn a_stranger_that_announces_a_long_message_is_turned_away_at_once() {
     assert_eq!(begin.elapsed(), Duration::ZERO);
 }
 
+/// Nobody has made a mistake: the peer connects again.
+#[tokio::test(start_paused = true)]
+async fn a_hello_that_is_damaged_on_its_way_ends_the_connection_without_a_refusal() {
+    let mut frame = Vec::new();
+    encode_control(&ToMaster::Hello(hello()), &mut frame).unwrap();
+    for damaged in [0, CONTROL_HEAD_BYTES, frame.len() - 1] {
+        let pipes = piped(Limits::default()).await;
+        let mut newcomer = Client::introduce(pipes.dial()).await;
+        let mut frame = frame.clone();
+        frame[damaged] ^= 1;
+        let begin = Instant::now();
+
+        newcomer.say_bytes(&frame).await;
+
+        assert_eq!(newcomer.listen().await, Err(ControlError::Ended));
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+    }
+}
+
 #[tokio::test]
 async fn a_hello_whose_site_has_no_possible_name_is_refused_with_the_reason() {
     let (_master, address) = master();
@@ -241,9 +261,12 @@ async fn a_hello_whose_site_has_no_possible_name_is_refused_with_the_reason() {
     let site = "eu".to_owned().try_into().unwrap();
     let mut frame = Vec::new();
     encode_control(&ToMaster::Hello(Hello { site, ..hello() }), &mut frame).unwrap();
-    *frame.last_mut().unwrap() = b'\n';
+    let mut body = frame.split_off(CONTROL_HEAD_BYTES);
+    let site = body.windows(2).position(|two| two == b"eu").unwrap();
+    body[site] = b'\n';
 
-    newcomer.say_bytes(&frame).await;
+    let length = u32::try_from(body.len()).unwrap();
+    newcomer.say_bytes(&announcing(length, &body)).await;
 
     assert_eq!(newcomer.hear().await, ToPeer::Refused(Refusal::BadHello));
     assert_eq!(newcomer.listen().await, Err(ControlError::Ended));
