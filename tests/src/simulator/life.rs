@@ -113,6 +113,7 @@ impl Life {
         self.life = self.world.with(|state| {
             let process = &mut state.processes[self.number];
             process.connected = Some(Instant::now());
+            process.brought = self.state.revision;
             // What was agreed to with another master is nothing to this one.
             process.synced = process
                 .synced
@@ -269,7 +270,7 @@ impl Life {
         let revision = report.revision;
         // Those who are left may have done again what this peer had done when its connection was lost.
         let had = match self.known_since {
-            Some(since) if !self.may_be_outvoted(since) => before,
+            Some(since) if !self.may_be_outvoted(since, before) => before,
             Some(_) | None => before.min(revision.saturating_sub(1)),
         };
         let synced = Synced {
@@ -290,16 +291,17 @@ impl Life {
         }
     }
 
-    /// Whether others have come to a master that knows nothing of what was before it. They may hold the same revision with
-    /// other content, which they have reached without this peer.
-    fn may_be_outvoted(&self, since: Instant) -> bool {
-        self.life > 1
-            && self.world.with(|state| {
-                let mut processes = state.processes.iter();
-                processes.any(|other| {
-                    other.group == self.group && other.connected.is_some_and(|at| at >= since)
-                })
+    /// Whether others of the group have connected since then who may hold this revision with other content, which they
+    /// have reached without this peer: they brought it, or the master knows nothing of what was before it.
+    fn may_be_outvoted(&self, since: Instant, revision: u64) -> bool {
+        self.world.with(|state| {
+            let mut processes = state.processes.iter();
+            processes.any(|other| {
+                other.group == self.group
+                    && other.connected.is_some_and(|at| at >= since)
+                    && (self.life > 1 || other.brought >= revision)
             })
+        })
     }
 
     fn strategy(&self, comm: &Communicator) -> SyncStrategy {

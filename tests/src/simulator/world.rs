@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pccl::{AbortCause, Error, Next};
+use pccl::{AbortCause, Error, Next, SyncFailure};
 use pccl_transport_memory::{MemoryHost, MemoryNet};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -76,6 +76,8 @@ pub(super) struct Process {
     pub(super) whole: u32,
     /// The revision of the state that it holds.
     pub(super) revision: u64,
+    /// The revision that it held when it connected last.
+    pub(super) brought: u64,
     /// The revision that it has agreed to last.
     pub(super) synced: Option<u64>,
     /// When it connected last.
@@ -150,8 +152,8 @@ impl World {
         });
     }
 
-    /// A call has failed. In a calm run it may have been told that another call comes first, or that somebody has given
-    /// it up.
+    /// A call has failed. In a calm run it may have been told that another call comes first, that somebody has given it
+    /// up, or that the one who begins the state is not there.
     pub(super) fn failed(&self, number: usize, error: &Error) {
         self.with(|state| state.counts.errors += 1);
         let has_cause = match error {
@@ -159,11 +161,21 @@ impl World {
             Error::Aborted { cause, .. } => {
                 self.plan.script.gives_up > 0 && matches!(cause, AbortCause::Cancelled(_))
             }
+            Error::SyncFailed(SyncFailure::NobodyToSend) => self.misses_keeper(number),
             error => matches!(error.next(), Next::MakeOtherCallFirst(_)),
         };
         if self.plan.is_calm && !has_cause && !self.is_over() {
             self.found(&format!("without a cause peer {number} got: {error}"));
         }
+    }
+
+    /// Whether the peer that begins the state of this one's group has not come yet.
+    fn misses_keeper(&self, number: usize) -> bool {
+        self.with(|state| {
+            let group = state.processes[number].group;
+            let mut processes = state.processes.iter();
+            processes.any(|other| other.is_keeper && other.group == group && other.synced.is_none())
+        })
     }
 
     /// The library has made a call again that had failed.
@@ -188,6 +200,7 @@ impl World {
                 task: None,
                 whole: 0,
                 revision: 0,
+                brought: 0,
                 synced: None,
                 connected: None,
                 doing: String::new(),
