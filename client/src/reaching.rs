@@ -129,7 +129,7 @@ mod tests {
             patience: Duration::ZERO,
         };
         let master = Destination::of("master.example:48148");
-        let transport = Late(begun + 100 * answer);
+        let transport = Late::at(begun + 100 * answer);
 
         let heard = reaching.reach(&master, &transport, 1).await.err();
 
@@ -148,7 +148,7 @@ mod tests {
             patience: Duration::ZERO,
         };
         let master = Destination::of("master.example:48148");
-        let transport = Late(resumed + PAUSE / 2);
+        let transport = Late::at(resumed + PAUSE / 2);
         let mut reached = pin!(reaching.reach(&master, &transport, 1));
 
         begin_and_stand_still(&mut reached, 2 * answer).await;

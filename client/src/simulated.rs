@@ -11,7 +11,7 @@ use pccl_core::transport::{
 };
 use pccl_transport_memory::{Path, pair};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, advance, sleep_until};
+use tokio::time::{Instant, advance, sleep_until, timeout};
 
 /// Begins this, and lets the process stand still then.
 pub(crate) async fn begin_and_stand_still<F: Future + Unpin>(future: &mut F, lasting: Duration) {
@@ -23,9 +23,25 @@ pub(crate) async fn begin_and_stand_still<F: Future + Unpin>(future: &mut F, las
     advance(lasting).await;
 }
 
-/// A transport by which nothing is heard of anybody before this moment. Then nobody was there.
+/// A transport by which nothing is heard of anybody before a moment. Then nobody was there.
 #[derive(Debug)]
-pub(crate) struct Late(pub(crate) Instant);
+pub(crate) struct Late {
+    at: Instant,
+    /// How long it waits.
+    patience: Duration,
+}
+
+impl Late {
+    pub(crate) const fn at(at: Instant) -> Self {
+        let patience = Duration::from_secs(3600);
+        Self { at, patience }
+    }
+
+    /// The same, which waits for so long.
+    pub(crate) const fn patient_for(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+}
 
 impl Transport for Late {
     fn listen(
@@ -42,8 +58,10 @@ impl Transport for Late {
         _: Option<Identity>,
     ) -> BoxFuture<'a, Result<Lane, LaneError>> {
         Box::pin(async {
-            sleep_until(self.0).await;
-            Err(LaneError::Refused)
+            match timeout(self.patience, sleep_until(self.at)).await {
+                Ok(()) => Err(LaneError::Refused),
+                Err(_elapsed) => Err(LaneError::TimedOut),
+            }
         })
     }
 
