@@ -10,7 +10,7 @@ const SEEDS: u64 = 500;
 
 /// Later seeds that have failed: a machine that stands still during a transfer; a long path to a master that has just
 /// started again; a reduce that a peer hears of after an outage of the master that is longer than the stall time.
-const FAILED_ONCE: [u64; 4] = [3248, 8066, 14539, 20379];
+const FAILED_ONCE: [u64; 5] = [3248, 8066, 14539, 20379, 30811];
 
 /// Seeds that are played twice.
 const TWICE: u64 = 40;
