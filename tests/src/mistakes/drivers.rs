@@ -370,8 +370,8 @@ pub const DRIVERS: &[Mistake] = &[
         name: "a-lane-that-is-told-to-come-again-does-not",
         file: "client/src/engine/dial.rs",
         edits: &[(
-            "Err(HandshakeError::NotYet(_)) => sleep(backoff.pause()).await,\n                ended => return ended,",
-            "Err(HandshakeError::NotYet(_)) if false => sleep(backoff.pause()).await,\n                ended => return ended,",
+            "Err(HandshakeError::NotYet(_)) => sleep(backoff.pause()).await,",
+            "Err(HandshakeError::NotYet(_)) if false => sleep(backoff.pause()).await,",
         )],
         found_by: FoundBy::Simulator,
     },
