@@ -36,7 +36,10 @@ struct AfterKill {
     swarm: Swarm,
     _master: RunningMaster,
     victim: Member,
-    survivors: Vec<Member>,
+    /// What the survivors have told since the victim was to stand still. They may tell of the round in which it does so
+    /// before it has told where it stands.
+    told: BTreeMap<Process, Told>,
+    survivors: BTreeSet<u64>,
     /// The round in which the victim stood still, by its own count.
     round: u64,
 }
@@ -57,53 +60,69 @@ fn kill_one_of_three_that(moment: Moment, halves: bool) -> AfterKill {
     };
     let mut survivors = swarm.join_all(&options, 3).unwrap();
     let victim = survivors.pop().unwrap();
+    let mut told: BTreeMap<Process, Told> = BTreeMap::new();
+    for survivor in &survivors {
+        told.insert(survivor.process, Told::default());
+    }
     swarm.stand_still_at(victim.process, moment).unwrap();
-    let round = swarm.until_still(victim.process).unwrap();
+    let round = swarm
+        .until("a standstill", |process, event| {
+            if let Some(by) = told.get_mut(&process) {
+                by.hear(event);
+            }
+            match event {
+                Event::StandsStill { round } if process == victim.process => Some(*round),
+                _ => None,
+            }
+        })
+        .unwrap();
     swarm.kill(victim.process).unwrap();
     AfterKill {
         swarm,
         _master: master,
         victim,
-        survivors,
+        told,
+        survivors: survivors.iter().map(|member| member.peer).collect(),
         round,
     }
 }
 
-/// What each survivor told.
-#[derive(Default)]
+/// What a survivor has told.
+#[derive(Clone, Default)]
 struct Told {
     commits: Vec<Commit>,
     failures: Vec<Failure>,
 }
 
-impl AfterKill {
-    fn peers(&self) -> BTreeSet<u64> {
-        self.survivors.iter().map(|member| member.peer).collect()
+impl Told {
+    fn hear(&mut self, event: &Event) {
+        match event {
+            Event::Committed(commit) => self.commits.push(commit.clone()),
+            Event::Failed { why, .. } => self.failures.push(*why),
+            Event::GaveUp { error, .. } => panic!("a survivor gave up: {error}"),
+            _ => {}
+        }
     }
+}
 
+impl AfterKill {
     /// Hears the survivors until each of them has done three rounds without the victim.
     fn hear(&mut self) -> BTreeMap<Process, Told> {
-        let peers = self.peers();
-        let mut told: BTreeMap<Process, Told> = BTreeMap::new();
-        for survivor in &self.survivors {
-            told.insert(survivor.process, Told::default());
-        }
-        let heard = self
-            .swarm
+        let Self {
+            swarm,
+            told,
+            survivors,
+            ..
+        } = self;
+        swarm
             .until("three rounds of the survivors", |process, event| {
-                let by = told.get_mut(&process)?;
-                match event {
-                    Event::Committed(commit) => by.commits.push(commit.clone()),
-                    Event::Failed { why, .. } => by.failures.push(*why),
-                    Event::GaveUp { error, .. } => panic!("{process:?} gave up: {error}"),
-                    _ => {}
-                }
-                let alone = |commit: &&Commit| commit.rounds.keys().eq(peers.iter());
+                told.get_mut(&process)?.hear(event);
+                let alone = |commit: &&Commit| commit.rounds.keys().eq(survivors.iter());
                 let done = |told: &Told| told.commits.iter().filter(alone).count() >= 3;
                 told.values().all(done).then_some(())
-            });
-        heard.unwrap();
-        told
+            })
+            .unwrap();
+        told.clone()
     }
 }
 
