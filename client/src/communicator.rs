@@ -58,6 +58,11 @@ use crate::topology::TopologyReport;
 /// collective that has not started is withdrawn, as if this peer had never called it: the other peers keep waiting for
 /// this peer's call. A collective that runs is aborted on all peers, unless it was committed already.
 ///
+/// Between this peer's last vote and the verdict nobody can tell which of the two it is. If the others have committed the
+/// collective, they go on to their next calls, and the same call made again waits for them until it fails with
+/// [`Error::NotJoined`]. So do not drop the future of a collective that is to be made again: limit its time by
+/// [`Reduce::timeout`](crate::Reduce::timeout), which waits for the verdict once this peer has voted.
+///
 /// # Memory
 ///
 /// An in-place reduce saves the content that it overwrites, in as much memory as the buffer has. All other memory of a

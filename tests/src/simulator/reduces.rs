@@ -73,6 +73,7 @@ async fn by_handle(life: &Life, comm: &Communicator, work: Work) -> Result<Commi
             sleep(after).await;
             if !handle.is_finished() {
                 drop(handle);
+                life.world.with(|state| state.has_dropped = true);
                 buffer = contribution(&work, peer);
                 continue;
             }
@@ -133,6 +134,7 @@ async fn by_call<T: Number>(
                 call_again(life, &work, error)?;
             }
             None => {
+                life.world.with(|state| state.has_dropped = true);
                 let tag = Tag(work.key.tag);
                 life.restored(&work, &buffer, peer, &Error::GivenUp { tag })?;
             }

@@ -59,6 +59,8 @@ pub(super) struct State {
     pub(super) disturbed: Option<Instant>,
     /// Something has gone wrong of which not everybody was told.
     pub(super) is_slow: bool,
+    /// A call was dropped. The others may have committed it, and do not make it again.
+    pub(super) has_dropped: bool,
     pub(super) counts: Counts,
 }
 
@@ -153,7 +155,7 @@ impl World {
     }
 
     /// A call has failed. In a calm run it may have been told that another call comes first, that somebody has given it
-    /// up, or that the one who begins the state is not there.
+    /// up, that the others have done with what was given up here, or that the one who begins the state is not there.
     pub(super) fn failed(&self, number: usize, error: &Error) {
         self.with(|state| state.counts.errors += 1);
         let has_cause = match error {
@@ -161,6 +163,7 @@ impl World {
             Error::Aborted { cause, .. } => {
                 self.plan.script.gives_up > 0 && matches!(cause, AbortCause::Cancelled(_))
             }
+            Error::NotJoined { .. } => self.with(|state| state.has_dropped),
             Error::SyncFailed(SyncFailure::NobodyToSend) => self.misses_keeper(number),
             error => matches!(error.next(), Next::MakeOtherCallFirst(_)),
         };
