@@ -125,19 +125,21 @@ impl Runtime {
     #[track_caller]
     pub(crate) fn block_on<F: Future>(&self, instead: &str, call: F) -> F::Output {
         let busy_poll = self.own.as_ref().map(|own| own.busy_poll);
-        let mut output = None;
-        let call = async { output = Some(call.await) };
-        self.drive(instead, pin!(call), busy_poll.unwrap_or_default());
-        output.expect("what was driven has ended")
+        self.block(instead, call, busy_poll.unwrap_or_default())
     }
 
     /// As [`block_on`](Self::block_on), for a call that goes on beside the work of its caller: its thread sleeps while
     /// it waits, and takes no time from that work.
     #[track_caller]
     pub(crate) fn block_on_beside<F: Future>(&self, instead: &str, call: F) -> F::Output {
+        self.block(instead, call, Duration::ZERO)
+    }
+
+    #[track_caller]
+    fn block<F: Future>(&self, instead: &str, call: F, busy_poll_for: Duration) -> F::Output {
         let mut output = None;
         let call = async { output = Some(call.await) };
-        self.drive(instead, pin!(call), Duration::ZERO);
+        self.drive(instead, pin!(call), busy_poll_for);
         output.expect("what was driven has ended")
     }
 
