@@ -101,7 +101,8 @@ impl Communicator {
         let holding = match self.runtime.block_on(INSTEAD, settling) {
             Ok(Settled::Held(holding)) => holding,
             Ok(Settled::Ended(report)) => {
-                let work = ended(state, &report).then(|| work(state));
+                state.revision = report.revision;
+                let work = held_before(&report).then(|| work(state));
                 let synced = Ok(report);
                 return Overlapped { work, synced };
             }
@@ -146,7 +147,8 @@ impl Communicator {
         let holding = match self.runtime.inside(settling).await {
             Ok(Settled::Held(holding)) => holding,
             Ok(Settled::Ended(report)) => {
-                let work = match ended(state, &report) {
+                state.revision = report.revision;
+                let work = match held_before(&report) {
                     true => Some(work(state).await),
                     false => None,
                 };
@@ -173,9 +175,8 @@ const fn failed<R>(error: Error) -> Overlapped<R> {
     }
 }
 
-/// Whether this peer held the content before.
-fn ended(state: &mut SharedState<'_>, report: &SyncReport) -> bool {
-    state.revision = report.revision;
+/// Whether this peer held the elected content before the synchronization.
+const fn held_before(report: &SyncReport) -> bool {
     report.entries_received == 0
 }
 
