@@ -12,6 +12,16 @@ use super::copy::Copy;
 use super::{FoundBy, Mistake, NotOnce, SEEDS};
 use crate::simulator::hangs::HANGS;
 
+/// How tests are built: every mistake is built once, and its test is short. What the workspace optimises is built without,
+/// and in parts of which only those with the mistake are built again.
+const QUICKLY_BUILT: [&str; 5] = [
+    "profile.dev.opt-level=0",
+    "profile.dev.package.\"*\".opt-level=1",
+    "profile.dev.package.pccl-core.opt-level=0",
+    "profile.dev.package.pccl-kernels.opt-level=0",
+    "profile.dev.package.pccl-model.opt-level=0",
+];
+
 /// How long a build may take.
 const BUILD_LIMIT: Duration = Duration::from_secs(3600);
 
@@ -135,12 +145,9 @@ impl Bench {
                 test,
             } => {
                 let target: Vec<&str> = target.split(' ').collect();
-                self.built(
-                    self.cargo(&["test", "-p", package, "--no-run"])
-                        .args(&target),
-                )?;
-                let mut command = self.cargo(&["test", "-p", package]);
-                let command = command.args(&target).args(["--", "--exact", test]);
+                self.built(self.cargo_test(package, &target).arg("--no-run"))?;
+                let mut command = self.cargo_test(package, &target);
+                let command = command.args(["--", "--exact", test]);
                 let begun = Instant::now();
                 Ok((tested(child::run(command, TEST_LIMIT)?)?, begun.elapsed()))
             }
@@ -153,6 +160,15 @@ impl Bench {
             command.arg("--release");
         }
         self.built(&mut command)
+    }
+
+    fn cargo_test(&self, package: &str, target: &[&str]) -> Command {
+        let mut command = self.cargo(&["test", "-p", package]);
+        for setting in QUICKLY_BUILT {
+            command.args(["--config", setting]);
+        }
+        command.args(target).env_remove("CARGO_INCREMENTAL");
+        command
     }
 
     fn cargo(&self, arguments: &[&str]) -> Command {
