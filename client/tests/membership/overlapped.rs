@@ -99,6 +99,48 @@ fn holders_work_while_a_newcomer_fetches_and_it_does_not() {
     assert_eq!(results, [Some(sum), Some(sum), None]);
 }
 
+/// Such as the peers of a site, which reduce at each local step.
+#[test]
+fn collectives_of_another_communicator_go_on_while_a_newcomer_fetches() {
+    let run = Run::new();
+    let begun = Arc::new(Semaphore::new(0));
+    // Nothing moves before both holders have made their local steps.
+    let outer = || gated(&run, &begun, 2);
+    let mut peers = vec![begin(outer())];
+    join_as(outer(), &mut peers);
+    together(&mut peers, |peer| {
+        overlapped(peer, 0, &mut [1.0; LENGTH], |_, _| ())
+            .synced
+            .unwrap();
+    });
+    for _ in 0..2 {
+        join_as(run.builder().group(1), &mut peers);
+    }
+    join_as(outer(), &mut peers);
+    let newcomer = peers.pop().unwrap();
+    let inner = peers.split_off(2);
+    peers.push(newcomer);
+
+    let results = together_with(&mut peers, |index, peer| {
+        let is_new = index == 2;
+        let mut weights = vec![if is_new { 0.0 } else { 2.0 }; LENGTH];
+        let revision = u64::from(!is_new);
+        let overlapped = overlapped(peer, revision, &mut weights, |_, _| {
+            let mut step = [1.0_f32; 1000];
+            for _ in 0..3 {
+                inner[index].all_reduce(&mut step, Reduce::sum()).unwrap();
+            }
+            begun.add_permits(1);
+            step[0]
+        });
+        let report = overlapped.synced.unwrap();
+        assert_eq!(report.entries_received, usize::from(is_new));
+        overlapped.work
+    });
+
+    assert_eq!(results, [Some(8.0), Some(8.0), None]);
+}
+
 #[test]
 fn the_work_is_kept_if_the_peer_that_fetches_dies() {
     let run = Run::new();
