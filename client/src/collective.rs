@@ -31,6 +31,24 @@ pub(crate) struct Called {
     limit: Option<Duration>,
 }
 
+/// What a report says of the way in which a collective was carried out.
+#[derive(Clone, Copy)]
+struct WhatRan {
+    algorithm: Algorithm,
+    sites: usize,
+    total_weight: u64,
+}
+
+impl WhatRan {
+    fn of(port: &OperationPort) -> Self {
+        Self {
+            algorithm: port.algorithm(),
+            sites: port.sites(),
+            total_weight: port.total_weight(),
+        }
+    }
+}
+
 impl Called {
     /// Calls an all-reduce; nothing is sent where this release cannot carry it out.
     pub(crate) fn new(
@@ -72,16 +90,18 @@ impl Called {
     ) -> Result<CollectiveReport, Error> {
         let mut stats = RunStats::default();
         // Nothing is committed here that did not run here.
-        let mut algorithm = Algorithm::Ring;
-        let mut total_weight = 0;
+        let mut run = WhatRan {
+            algorithm: Algorithm::Ring,
+            sites: 1,
+            total_weight: 0,
+        };
         let mut waited = None;
         loop {
             let remaining = self.remaining();
             let event = within(remaining, self.events.recv()).await;
             match event.ok_or_else(|| self.is_late())? {
                 Some(CollectiveNotice::Run { seq, port }) => {
-                    algorithm = port.algorithm();
-                    total_weight = port.total_weight();
+                    run = WhatRan::of(&port);
                     stats = self.run(seq, port, &mut memory, &mut waited).await?;
                     // What is voted for cannot be taken back: the verdict counts.
                     self.limit = None;
@@ -89,7 +109,7 @@ impl Called {
                 Some(CollectiveNotice::Ended(Ok(committed))) => {
                     self.made.is_answered();
                     memory.keep();
-                    let report = self.report(committed, (algorithm, total_weight), stats);
+                    let report = self.report(committed, run, stats);
                     return Ok(CollectiveReport { waited, ..report });
                 }
                 Some(CollectiveNotice::Ended(Err(error))) => {
@@ -152,16 +172,17 @@ impl Called {
         Ok(stats)
     }
 
-    fn report(
-        &self,
-        committed: Committed,
-        (algorithm, total_weight): (Algorithm, u64),
-        stats: RunStats,
-    ) -> CollectiveReport {
+    fn report(&self, committed: Committed, run: WhatRan, stats: RunStats) -> CollectiveReport {
+        let WhatRan {
+            algorithm,
+            sites,
+            total_weight,
+        } = run;
         CollectiveReport {
             world_size: committed.contributors.len(),
             contributors: committed.contributors,
             algorithm,
+            sites,
             total_weight,
             bytes_sent: stats.bytes_sent,
             bytes_received: stats.bytes_received,

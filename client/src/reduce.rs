@@ -1,5 +1,6 @@
 //! What a reduction computes, and what a collective reports.
 
+use std::fmt;
 use std::time::Duration;
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
@@ -261,8 +262,13 @@ impl Reduce {
     }
 }
 
-/// What a collective did.
+/// What a collective did. Displayed, it is a line for a log:
+///
+/// ```text
+/// two-level, 16 peers at 4 sites, 37748736 bytes sent and 37748736 received in 310.0ms
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CollectiveReport {
     /// Number of participants.
     pub world_size: usize,
@@ -272,6 +278,8 @@ pub struct CollectiveReport {
     /// The algorithm, which the master chose for all participants. A barrier moves no data, and reports
     /// [`Algorithm::Ring`].
     pub algorithm: Algorithm,
+    /// Number of [sites](crate::Builder::site) of the participants, 1 if all are at one.
+    pub sites: usize,
     /// The sum of the weights of all contributions to a [weighted average](Reduce::weighted_avg); zero for all others.
     pub total_weight: u64,
     /// Bytes of payload that this peer sent to other ranks: elements, or frames that encode them.
@@ -288,4 +296,33 @@ pub struct CollectiveReport {
     /// The longest time of at least a second in which nothing moved, and for whom this peer waited then, in any of the
     /// attempts. `None`: bytes moved all the time.
     pub waited: Option<Waited>,
+}
+
+impl fmt::Display for CollectiveReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            world_size,
+            algorithm,
+            sites,
+            bytes_sent,
+            bytes_received,
+            duration,
+            ..
+        } = self;
+        write!(f, "{algorithm}, {world_size} peers")?;
+        if *sites > 1 {
+            write!(f, " at {sites} sites")?;
+        }
+        write!(
+            f,
+            ", {bytes_sent} bytes sent and {bytes_received} received in {duration:.1?}"
+        )?;
+        if self.retries > 0 {
+            write!(f, ", {} retries", self.retries)?;
+        }
+        match &self.waited {
+            Some(waited) => write!(f, "; waited {waited}"),
+            None => Ok(()),
+        }
+    }
 }

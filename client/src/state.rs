@@ -280,6 +280,7 @@ impl SyncOptions {
 
 /// What a synchronization did at this peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SyncReport {
     /// The revision that every peer of the group holds.
     pub revision: u64,

@@ -26,6 +26,7 @@ const LINKS_MAX: usize = 4;
 
 /// For whom this peer waited longest while nothing moved of a collective. Times of less than a second are not noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Waited {
     /// For how long nothing had moved.
     pub time: Duration,

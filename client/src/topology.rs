@@ -7,6 +7,7 @@ use pccl_core::topology::Topology;
 
 /// What a change of the topology led to.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TopologyReport {
     /// The epoch of the ring.
     pub epoch: Epoch,

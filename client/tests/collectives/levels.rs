@@ -1,5 +1,7 @@
 //! Collectives among peers of several sites: in two levels.
 
+use std::collections::BTreeSet;
+
 use pccl::{Algorithm, Communicator, Error, Gather, Reduce};
 
 use crate::support::{Run, begin, join_as, together, together_with};
@@ -35,6 +37,8 @@ fn peers_of_uneven_sites_reduce_in_two_levels_and_end_with_the_same_bits() {
             let mut buffer = contributions(index, count);
             let report = peer.all_reduce(&mut buffer, Reduce::sum()).unwrap();
             assert_eq!(report.algorithm, Algorithm::TwoLevel);
+            let (line, means) = (report.to_string(), "two-level, 6 peers at 3 sites, ");
+            assert!(line.starts_with(means), "{line}");
             bits(&buffer)
         });
 
@@ -104,6 +108,7 @@ fn peers_of_one_site_or_of_a_site_each_do_without_levels() {
             let mut buffer = vec![1_u32; 20_000];
             let report = peer.all_reduce(&mut buffer, Reduce::sum()).unwrap();
             assert_ne!(report.algorithm, Algorithm::TwoLevel);
+            assert_eq!(report.sites, sites.iter().collect::<BTreeSet<_>>().len());
         });
     }
 }

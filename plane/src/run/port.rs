@@ -353,6 +353,13 @@ impl OperationPort {
         self.algorithm
     }
 
+    /// Number of sites of the participants.
+    #[must_use]
+    pub fn sites(&self) -> usize {
+        // At most as many as ranks.
+        usize::try_from(self.sites.count()).unwrap_or(usize::MAX)
+    }
+
     /// The sum of the weights of all contributions; zero if they have none.
     #[must_use]
     pub const fn total_weight(&self) -> u64 {
