@@ -292,11 +292,16 @@ fn draw_peers(random: &mut StdRng) -> usize {
 
 fn draw_path(random: &mut StdRng, slowest_ms: u64, rates: &[Option<u64>]) -> Path {
     let windows = [4096, 64 * 1024, 64 * 1024, 1 << 20];
+    // Some time has to pass, or a loop of calls that fail would never end.
+    let delay = Duration::from_millis(random.random_range(1..=slowest_ms));
+    let bytes_per_second = rates.choose(random).copied().flatten();
+    let window = *windows.choose(random).unwrap_or(&4096);
+    // What a lane leaves behind in the path holds up the next one, which is given up after some seconds.
+    let of_a_second = bytes_per_second.map(|rate| usize::try_from(rate).unwrap_or(usize::MAX));
     Path {
-        // Some time has to pass, or a loop of calls that fail would never end.
-        delay: Duration::from_millis(random.random_range(1..=slowest_ms)),
-        bytes_per_second: rates.choose(random).copied().flatten(),
-        window: *windows.choose(random).unwrap_or(&4096),
+        delay,
+        bytes_per_second,
+        window: of_a_second.map_or(window, |most| window.min(most)),
         ..Path::DIRECT
     }
 }
