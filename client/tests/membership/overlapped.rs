@@ -46,8 +46,8 @@ fn gated(run: &Run, gate: &Arc<Semaphore>, permits: u32) -> Builder {
     run.builder().transport(tapped.on(run.under().clone()))
 }
 
-/// Two peers that have synchronized, and one more.
-fn with_newcomer(builder: impl Fn() -> Builder) -> Vec<Communicator> {
+/// Two peers that have synchronized.
+fn synchronized(builder: impl Fn() -> Builder) -> Vec<Communicator> {
     let mut peers = vec![begin(builder())];
     join_as(builder(), &mut peers);
     together(&mut peers, |peer| {
@@ -55,6 +55,12 @@ fn with_newcomer(builder: impl Fn() -> Builder) -> Vec<Communicator> {
         // Nothing had to move.
         assert!(overlapped.work.is_some() && overlapped.synced.is_ok());
     });
+    peers
+}
+
+/// Two peers that have synchronized, and one more.
+fn with_newcomer(builder: impl Fn() -> Builder) -> Vec<Communicator> {
+    let mut peers = synchronized(&builder);
     join_as(builder(), &mut peers);
     peers
 }
@@ -106,13 +112,7 @@ fn collectives_of_another_communicator_go_on_while_a_newcomer_fetches() {
     let begun = Arc::new(Semaphore::new(0));
     // Nothing moves before both holders have made their local steps.
     let outer = || gated(&run, &begun, 2);
-    let mut peers = vec![begin(outer())];
-    join_as(outer(), &mut peers);
-    together(&mut peers, |peer| {
-        overlapped(peer, 0, &mut [1.0; LENGTH], |_, _| ())
-            .synced
-            .unwrap();
-    });
+    let mut peers = synchronized(outer);
     for _ in 0..2 {
         join_as(run.builder().group(1), &mut peers);
     }
