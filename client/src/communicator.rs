@@ -60,7 +60,8 @@ use crate::topology::TopologyReport;
 ///
 /// Between this peer's last vote and the verdict nobody can tell which of the two it is. If the others have committed the
 /// collective, they go on to their next calls, and the same call made again waits for them until it fails with
-/// [`Error::NotJoined`]. So do not drop the future of a collective that is to be made again: limit its time by
+/// [`Error::NotJoined`]. If they wait to synchronize, it may also be done without them, and the synchronization then
+/// replaces what one of the two has made of the same revision. So do not drop the future of a collective that is to be made again: limit its time by
 /// [`Reduce::timeout`](crate::Reduce::timeout), which waits for the verdict once this peer has voted.
 ///
 /// # Memory
@@ -307,6 +308,13 @@ impl Communicator {
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.calls.port
+    }
+
+    /// The ring of this peer's group, as of this epoch: data flows from each peer to the next. This peer is at
+    /// [`rank`](Self::rank).
+    #[must_use]
+    pub fn ring(&self) -> Vec<PeerId> {
+        self.calls.view.borrow().topology.ring.0.clone()
     }
 
     /// This peer's position in its group's ring, below [`world_size`](Self::world_size). Changes with

@@ -249,6 +249,10 @@ impl fmt::Debug for SharedState<'_> {
 /// calls with [`or_restart`](Self::or_restart). The group then continues from the newest revision among them. All
 /// peers have to agree, so that one peer alone cannot set a group back.
 ///
+/// Other content of the revision that was reached needs no restart: if no peer that is there holds what the group
+/// synchronized last, the group continues with the most popular content of that revision. A peer that comes back later
+/// with the former content is a newcomer, and fetches the group's.
+///
 /// ```
 /// use pccl::{SyncOptions, SyncStrategy};
 ///

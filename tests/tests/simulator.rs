@@ -8,9 +8,45 @@ use pccl_tests::simulator::{Without, simulate};
 /// Seeds of one test run. `cargo run --release -p pccl-tests --bin simulate` plays more.
 const SEEDS: u64 = 500;
 
-/// Later seeds that have failed: a machine that stands still during a transfer; a long path to a master that has just
-/// started again; a reduce that a peer hears of after an outage of the master that is longer than the stall time.
-const FAILED_ONCE: [u64; 5] = [3248, 8066, 14539, 20379, 30811];
+/// Later seeds that have failed.
+const FAILED_ONCE: [(u64, &str); 12] = [
+    (3248, "a machine stands still during a transfer"),
+    (8066, "a long path to a master that has just started again"),
+    (
+        14539,
+        "a reduce is heard of after an outage of the master that is longer than the stall time",
+    ),
+    (20379, "a bit is flipped in a hello"),
+    (
+        30811,
+        "a transport's time limit passes while the machine stands still",
+    ),
+    (
+        91525,
+        "a stranger on the path comes back sooner than the peer",
+    ),
+    (
+        100_712,
+        "the peer that holds the revision leaves a master that was away",
+    ),
+    (
+        108_618,
+        "a stranger on the path takes a place in a transfer",
+    ),
+    (
+        122_390,
+        "those who come back bring their own content of a revision that was agreed to",
+    ),
+    (
+        136_034,
+        "a reduce that was dropped is committed by its peer alone",
+    ),
+    (139_579, "the only peer with the revision leaves"),
+    (
+        155_544,
+        "the connection to the master is reset, and the way back too",
+    ),
+];
 
 /// Seeds that are played twice.
 const TWICE: u64 = 40;
@@ -53,7 +89,10 @@ fn whatever_goes_wrong_sums_are_right_and_the_survivors_get_on() {
 
 #[test]
 fn seeds_that_have_failed_once_pass() {
-    let failed: Vec<String> = FAILED_ONCE.into_iter().filter_map(failure_of).collect();
+    let failed: Vec<_> = FAILED_ONCE
+        .into_iter()
+        .filter_map(|(seed, story)| Some((failure_of(seed)?, story)))
+        .collect();
 
     assert!(failed.is_empty(), "{failed:?}");
 }

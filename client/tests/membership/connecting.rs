@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use pccl::{Error, LaneError, Next};
+use pccl::{Communicator, Error, LaneError, Next, PeerId};
 use pccl_core::wire::{HandshakeError, PREAMBLE_BYTES, Reply};
 use pccl_master::{Limits, MasterServer};
 
@@ -202,6 +202,20 @@ fn a_run_whose_peers_have_all_left_admits_the_next_one_at_once() {
     let peer = begin(run.builder());
 
     assert_eq!((peer.world_size(), peer.rank()), (1, 0));
+}
+
+#[test]
+fn all_peers_name_one_ring_in_which_each_is_at_its_rank() {
+    let run = Run::new();
+    let peers = run.peers(3);
+
+    let rings: Vec<Vec<PeerId>> = peers.iter().map(Communicator::ring).collect();
+
+    assert_eq!(rings[0].len(), 3);
+    assert!(rings.iter().all(|ring| *ring == rings[0]));
+    for peer in &peers {
+        assert_eq!(peer.ring()[peer.rank()], peer.peer_id());
+    }
 }
 
 #[test]

@@ -83,7 +83,11 @@ async fn begin(driver: &mut Driver, world: &Arc<World>, what: What) -> Option<(D
             return Some((lasting, Act::Recovers(vec![number])));
         }
         What::Reset(one, other) => pair(world, one, other, |a, b| world.net.cut(a, b)),
-        What::ResetMaster(one) => pair_with_master(world, one, |a, m| world.net.cut(a, m)),
+        What::ResetMaster(one) => {
+            if let Some(number) = living(world, one) {
+                world.reset_master(number);
+            }
+        }
         What::HalfOpen(one, other) => pair(world, one, other, |a, b| world.net.half_open(a, b)),
         What::HalfOpenMaster(one, is_told) => {
             pair_with_master(world, one, |peer, master| match is_told {

@@ -130,7 +130,8 @@ fn remember(world: &World, to: SocketAddr, bytes: &[u8]) {
     let kept = bytes.get(..bytes_max.min(bytes.len())).unwrap_or_default();
     world.with(|state| {
         if state.first_words.len() < words_max {
-            state.first_words.push((to, kept.to_vec()));
+            let said = Instant::now();
+            state.first_words.push((said, to, kept.to_vec()));
         }
     });
 }

@@ -113,6 +113,7 @@ impl Life {
         self.life = self.world.with(|state| {
             let process = &mut state.processes[self.number];
             process.connected = Some(Instant::now());
+            process.peer = Some((state.lives_of_master, comm.peer_id()));
             process.brought = self.state.revision;
             // What was agreed to with another master is nothing to this one.
             process.synced = process
@@ -282,7 +283,8 @@ impl Life {
         (self.has_synced, self.restarts) = (true, false);
         self.known_since = Some(Instant::now());
         self.synced_at = self.known_since;
-        self.world.synced(self.number, self.life, &synced);
+        self.world
+            .synced(self.number, self.life, &synced, &comm.ring());
         match self.state.wrong_block() {
             Some(block) => Err(Failed::Wrong(format!(
                 "block {block} of the state is not that of revision {revision}"
@@ -291,10 +293,15 @@ impl Life {
         }
     }
 
-    /// Whether others of the group have connected since then who may hold this revision with other content, which they
-    /// have reached without this peer: they brought it, or the master knows nothing of what was before it.
+    /// Whether others of the group may hold this revision with other content, which they have reached without this peer:
+    /// they have connected since then and brought it, or the master knows nothing of what was before it, or they have
+    /// dropped a call that this one has committed, and have made it again.
     fn may_be_outvoted(&self, since: Instant, revision: u64) -> bool {
         self.world.with(|state| {
+            let redone = state.redone.get(&self.group);
+            if redone.is_some_and(|at| *at >= since) {
+                return true;
+            }
             let mut processes = state.processes.iter();
             processes.any(|other| {
                 other.group == self.group
@@ -388,6 +395,17 @@ impl Life {
     fn was_left_behind(&self) -> bool {
         let Self { life, group, .. } = *self;
         self.world.has_restarted(life, group, self.synced_at)
+    }
+
+    /// A call was dropped here, and is made again.
+    pub(super) fn dropped(&self) {
+        self.world.with(|state| state.has_dropped = true);
+    }
+
+    /// A call is committed that was dropped here before.
+    pub(super) fn redone(&self) {
+        self.world
+            .with(|state| state.redone.insert(self.group, Instant::now()));
     }
 
     pub(super) fn tell(&self, what: &str) {

@@ -62,6 +62,7 @@ async fn without_result<T>(
 async fn by_handle(life: &Life, comm: &Communicator, work: Work) -> Result<Committed, Failed> {
     let peer = comm.peer_id().0;
     let mut buffer = contribution::<f32>(&work, peer);
+    let mut was_dropped = false;
     loop {
         let whim = whim(life);
         let reduce = match whim {
@@ -73,7 +74,8 @@ async fn by_handle(life: &Life, comm: &Communicator, work: Work) -> Result<Commi
             sleep(after).await;
             if !handle.is_finished() {
                 drop(handle);
-                life.world.with(|state| state.has_dropped = true);
+                life.dropped();
+                was_dropped = true;
                 buffer = contribution(&work, peer);
                 continue;
             }
@@ -81,6 +83,9 @@ async fn by_handle(life: &Life, comm: &Communicator, work: Work) -> Result<Commi
         match life.due("all_reduce", &mut handle).await? {
             Ok(reduced) => {
                 let done = life.checked(&work, &reduced.buffer, &reduced.report)?;
+                if was_dropped {
+                    life.redone();
+                }
                 return Ok((done, reduced.buffer));
             }
             Err(failed) => {
@@ -100,6 +105,7 @@ async fn by_call<T: Number>(
     let peer = comm.peer_id().0;
     let mut buffer = contribution::<T>(&work, peer);
     let mut result = vec![T::whole(0); buffer.len()];
+    let mut was_dropped = false;
     loop {
         let whim = whim(life);
         let reduce = match whim {
@@ -123,6 +129,9 @@ async fn by_call<T: Number>(
         };
         match called {
             Some(Ok(report)) => {
+                if was_dropped {
+                    life.redone();
+                }
                 let result = match work.manner {
                     Manner::Into => result,
                     Manner::InPlace | Manner::Handle => buffer,
@@ -134,7 +143,8 @@ async fn by_call<T: Number>(
                 call_again(life, &work, error)?;
             }
             None => {
-                life.world.with(|state| state.has_dropped = true);
+                life.dropped();
+                was_dropped = true;
                 let tag = Tag(work.key.tag);
                 life.restored(&work, &buffer, peer, &Error::GivenUp { tag })?;
             }

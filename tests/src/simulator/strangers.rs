@@ -18,13 +18,18 @@ use super::world::World;
 /// How long a stranger stays.
 const STAY: Duration = Duration::from_secs(4);
 
+/// When words have arrived for certain, in a calm run. Who says them sooner may be before the one whose words they are:
+/// that is somebody on the path, from whom only encryption protects.
+const ARRIVED: Duration = Duration::from_secs(5);
+
 /// Says on a lane of its own what somebody has said first on another one: a ticket that is stale, or a second hello.
 pub(super) fn say_again(world: &Arc<World>, lot: Lot) {
     let words = world.with(|state| {
         let place = (lot as usize).checked_rem(state.first_words.len())?;
         state.first_words.get(place).cloned()
     });
-    let Some((to, words)) = words else {
+    let words = words.filter(|(said, ..)| !world.plan.is_calm || said.elapsed() >= ARRIVED);
+    let Some((_, to, words)) = words else {
         return;
     };
     let host = world.net.transport();

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use pccl::{AbortCause, Error, Next, SyncFailure};
+use pccl::{AbortCause, Error, Next, PeerId, SyncFailure};
 use pccl_transport_memory::{MemoryHost, MemoryNet};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -20,6 +21,9 @@ use crate::churn::talk::{Step, Synced};
 
 /// Findings that are kept: those that follow from the first ones say nothing.
 const FINDINGS_MAX: usize = 20;
+
+/// After this long a master of which nothing is heard is lost for certain, on the longest paths of a calm run.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// The place of the master among the hosts.
 pub(super) const MASTER: usize = 0;
@@ -51,8 +55,8 @@ pub(super) struct State {
     pub(super) armed: Vec<Armed>,
     /// Who has voted to complete which operation.
     pub(super) voted: BTreeMap<(u32, u64), BTreeSet<usize>>,
-    /// The first words on lanes, and whereto.
-    pub(super) first_words: Vec<(SocketAddr, Vec<u8>)>,
+    /// The first words on lanes: when, whereto, and what.
+    pub(super) first_words: Vec<(Instant, SocketAddr, Vec<u8>)>,
     /// When the last peer has begun the reduces of a step.
     pub(super) meetings: BTreeMap<Meeting, Instant>,
     /// When something went wrong last.
@@ -61,6 +65,8 @@ pub(super) struct State {
     pub(super) is_slow: bool,
     /// A call was dropped. The others may have committed it, and do not make it again.
     pub(super) has_dropped: bool,
+    /// When a call that a peer of a group had dropped was committed last, after the peer had made it again.
+    pub(super) redone: BTreeMap<u32, Instant>,
     pub(super) counts: Counts,
 }
 
@@ -69,6 +75,8 @@ pub(super) struct Process {
     pub(super) host: MemoryHost,
     pub(super) group: u32,
     pub(super) is_alive: bool,
+    /// Who it is, or was, to the master it was connected to last, and which life of the master that was.
+    pub(super) peer: Option<(u32, PeerId)>,
     /// It is never killed, so that somebody holds the state.
     pub(super) is_keeper: bool,
     /// It leaves before its next step.
@@ -82,6 +90,8 @@ pub(super) struct Process {
     pub(super) brought: u64,
     /// The revision that it has agreed to last.
     pub(super) synced: Option<u64>,
+    /// When its connection to the master was reset last, and the time before.
+    pub(super) resets: [Option<Instant>; 2],
     /// When it connected last.
     pub(super) connected: Option<Instant>,
     /// What it does, for the story of a hang.
@@ -155,7 +165,8 @@ impl World {
     }
 
     /// A call has failed. In a calm run it may have been told that another call comes first, that somebody has given it
-    /// up, that the others have done with what was given up here, or that the one who begins the state is not there.
+    /// up, that the others have done with what was given up here, that the one who begins the state is not there, or
+    /// that the one who held it has left; and it loses the master if its way back to it was reset as well.
     pub(super) fn failed(&self, number: usize, error: &Error) {
         self.with(|state| state.counts.errors += 1);
         let has_cause = match error {
@@ -164,12 +175,34 @@ impl World {
                 self.plan.script.gives_up > 0 && matches!(cause, AbortCause::Cancelled(_))
             }
             Error::NotJoined { .. } => self.with(|state| state.has_dropped),
+            Error::MasterLost => self.was_reset_twice(number),
             Error::SyncFailed(SyncFailure::NobodyToSend) => self.misses_keeper(number),
+            Error::SyncFailed(SyncFailure::RevisionLost { reached, .. }) => {
+                self.with(|state| !state.is_held(state.processes[number].group, reached.0))
+            }
             error => matches!(error.next(), Next::MakeOtherCallFirst(_)),
         };
         if self.plan.is_calm && !has_cause && !self.is_over() {
             self.found(&format!("without a cause peer {number} got: {error}"));
         }
+    }
+
+    /// The connection of a host to the master is reset.
+    pub(super) fn reset_master(&self, number: usize) {
+        let (peer, master) = self.with(|state| {
+            let process = &mut state.processes[number];
+            process.resets = [Some(Instant::now()), process.resets[0]];
+            (process.host.ip(), state.processes[MASTER].host.ip())
+        });
+        self.net.cut(peer, master);
+    }
+
+    /// Whether this peer's connection to the master was reset twice in the time after which silence is an end.
+    fn was_reset_twice(&self, number: usize) -> bool {
+        let resets = self.with(|state| state.processes[number].resets);
+        resets
+            .into_iter()
+            .all(|at| at.is_some_and(|at| at.elapsed() < SILENCE))
     }
 
     /// Whether the peer that begins the state of this one's group has not come yet.
@@ -198,6 +231,7 @@ impl World {
                 host: host.clone(),
                 group,
                 is_alive: true,
+                peer: None,
                 is_keeper,
                 is_to_leave: false,
                 task: None,
@@ -205,6 +239,7 @@ impl World {
                 revision: 0,
                 brought: 0,
                 synced: None,
+                resets: [None; 2],
                 connected: None,
                 doing: String::new(),
             });
@@ -267,12 +302,12 @@ impl World {
     }
 
     /// A process has synchronized its state.
-    pub(super) fn synced(&self, number: usize, life: u32, synced: &Synced) {
+    pub(super) fn synced(&self, number: usize, life: u32, synced: &Synced, ring: &[PeerId]) {
         self.trace.tell(&format!(
             "peer {number} synced revision {}, {} entries received",
             synced.revision, synced.entries_received
         ));
-        let is_forgotten = self.is_forgotten(number, synced.revision);
+        let is_forgotten = self.is_forgotten(number, life, synced.revision, ring);
         self.with(|state| {
             let process = &mut state.processes[number];
             process.revision = synced.revision;
@@ -311,14 +346,18 @@ impl World {
         });
     }
 
-    /// Whether nobody else who lives has agreed to this revision, or to a later one. Then nobody has the content that the
-    /// dead agreed to.
-    fn is_forgotten(&self, number: usize, revision: u64) -> bool {
+    /// Whether nobody else of this ring has agreed to this revision, or to a later one. Then nobody here has the content
+    /// that the dead, or those who are away, agreed to. If others bring content of this revision, the group goes on with
+    /// it.
+    fn is_forgotten(&self, number: usize, life: u32, revision: u64, ring: &[PeerId]) -> bool {
         self.with(|state| {
             let group = state.processes[number].group;
             let agreed = |other: usize| {
                 let process = &state.processes[other];
-                process.group == group && process.synced.is_some_and(|synced| synced >= revision)
+                let is_in_ring = |(of, peer)| of == life && ring.contains(&peer);
+                let is_here = process.peer.is_some_and(is_in_ring);
+                let agreed = process.synced.is_some_and(|synced| synced >= revision);
+                process.group == group && is_here && agreed
             };
             !state.living().any(agreed)
         })
@@ -328,10 +367,7 @@ impl World {
     /// known of its steps is of no more use. A peer that is away and holds more than the others will find them restarted.
     pub(super) fn is_lost(&self, life: u32, group: u32, revision: u64) -> bool {
         self.with(|state| {
-            let is_held = state.living().any(|number| {
-                let peer = &state.processes[number];
-                peer.group == group && peer.revision >= revision
-            });
+            let is_held = state.is_held(group, revision);
             if !is_held {
                 state.checkers.remove(&(life, group));
                 state.restarted.insert((life, group), Instant::now());
@@ -388,5 +424,13 @@ impl State {
         let all = self.processes.iter().enumerate().skip(MASTER + 1);
         all.filter(|(_, process)| process.is_alive)
             .map(|(number, _)| number)
+    }
+
+    /// Whether a living peer of a group holds this revision, or a later one.
+    fn is_held(&self, group: u32, revision: u64) -> bool {
+        self.living().any(|number| {
+            let peer = &self.processes[number];
+            peer.group == group && peer.revision >= revision
+        })
     }
 }
