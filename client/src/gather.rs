@@ -154,6 +154,7 @@ impl Gather {
 pub struct Broadcast {
     root: PeerId,
     tag: Tag,
+    algorithm: Option<Algorithm>,
     is_restored: bool,
     time_limit: Option<Duration>,
 }
@@ -164,6 +165,7 @@ impl Broadcast {
         Self {
             root,
             tag: Tag(0),
+            algorithm: None,
             is_restored: true,
             time_limit: None,
         }
@@ -187,6 +189,20 @@ impl Broadcast {
     /// [`Reduce::timeout`] does. Default: no limit.
     pub const fn timeout(mut self, limit: Duration) -> Self {
         self.time_limit = Some(limit);
+        self
+    }
+
+    /// Requests an algorithm, as [`Reduce::algorithm`] does. A broadcast can use [`Algorithm::Chain`], and if there are
+    /// links between all peers of the group, [`Algorithm::Tree`] and, at several sites, [`Algorithm::TwoLevel`].
+    ///
+    /// ```
+    /// use pccl::{Algorithm, Broadcast, PeerId};
+    ///
+    /// let weights = Broadcast::from(PeerId(1)).algorithm(Algorithm::Tree);
+    /// # assert_ne!(weights, Broadcast::from(PeerId(1)));
+    /// ```
+    pub const fn algorithm(mut self, algorithm: Algorithm) -> Self {
+        self.algorithm = Some(algorithm);
         self
     }
 }
@@ -363,9 +379,15 @@ impl Communicator {
     /// Copies the buffer of the root to all peers of the group. All peers pass buffers of the same length. The buffer
     /// of the root is only read.
     ///
-    /// The frames of the buffer travel along the ring, and each peer passes them on at once. The broadcast takes N − 1
-    /// latencies, plus the time of the buffer on the slowest edge. The root is a peer id, because ranks
-    /// change with the ring; [`CollectiveReport::contributors`] has the ids of all participants.
+    /// Each peer passes the frames of the buffer on as soon as they arrive. Along the ring ([`Algorithm::Chain`]) that
+    /// takes N − 1 latencies, plus the time of the buffer on the slowest edge. A small buffer goes down a tree if there
+    /// are links between all peers of the group, and they are not all on one machine: that takes about log₂ N latencies,
+    /// but the root sends the buffer about log₂ N times ([`Algorithm::Tree`]). At several sites there is a tree of the
+    /// sites, and one inside each ([`Algorithm::TwoLevel`]). The master chooses, or all peers
+    /// [ask for the same](Broadcast::algorithm).
+    ///
+    /// The root is a peer id, because ranks change with the ring; [`CollectiveReport::contributors`] has the ids of all
+    /// participants.
     ///
     /// Blocks as [`all_reduce`](Self::all_reduce) does.
     ///
@@ -409,11 +431,15 @@ impl Communicator {
             let Broadcast {
                 root,
                 tag,
+                algorithm,
                 is_restored,
                 time_limit,
             } = broadcast;
             let kind = CollectiveKind::Broadcast { root };
-            let spec = spec_of(kind, element, data.len() / element.size());
+            let spec = CollectiveSpec {
+                algorithm,
+                ..spec_of(kind, element, data.len() / element.size())
+            };
             let called = Called::of(&self.calls, tag, spec, time_limit)?;
             let memory = Memory::of(&self.calls, data, is_restored);
             called.conclude(memory).await

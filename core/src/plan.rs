@@ -30,6 +30,7 @@ mod relay;
 mod ring;
 #[cfg(test)]
 mod tests;
+mod tree;
 mod turns;
 mod two_level;
 mod whole;
@@ -88,6 +89,8 @@ enum Schedule<'a> {
     Circulant,
     TwoLevel(Seat<'a>),
     Relay,
+    /// In two levels if there are sites.
+    Tree(Option<&'a Sites>),
 }
 
 impl Plan<'static> {
@@ -108,19 +111,10 @@ impl Plan<'static> {
             Algorithm::Direct => Schedule::Direct,
             Algorithm::Circulant => Schedule::Circulant,
             Algorithm::Relay => Schedule::Relay,
+            Algorithm::Tree => Schedule::Tree(None),
             Algorithm::TwoLevel => return None,
         };
-        let has_root = kind.root().is_none_or(|root| *root < world);
-        if rank >= world || !has_root || !algorithm.carries(&kind) {
-            return None;
-        }
-        Some(Self {
-            kind,
-            schedule,
-            world,
-            rank,
-            turns: None,
-        })
+        Self::by(schedule, kind, world, rank)
     }
 }
 
@@ -138,14 +132,28 @@ impl<'a> Plan<'a> {
         if algorithm != Algorithm::TwoLevel {
             return Plan::new(kind, algorithm, world, rank);
         }
-        let seat = Seat::of(sites, rank)?;
-        algorithm.carries(&kind).then_some(Self {
+        let schedule = match kind.root() {
+            Some(_) => Schedule::Tree(Some(sites)),
+            None => Schedule::TwoLevel(Seat::of(sites, rank)?),
+        };
+        Self::by(schedule, kind, world, rank)
+    }
+
+    fn by(
+        schedule: Schedule<'a>,
+        kind: CollectiveKind<u32>,
+        world: u32,
+        rank: u32,
+    ) -> Option<Self> {
+        let plan = Self {
             kind,
-            schedule: Schedule::TwoLevel(seat),
+            schedule,
             world,
             rank,
             turns: None,
-        })
+        };
+        let has_root = kind.root().is_none_or(|root| *root < world);
+        (rank < world && has_root && plan.algorithm().carries(&kind)).then_some(plan)
     }
 
     /// The same plan with additions in these turns, if the order is free in the algorithm: in
@@ -174,8 +182,9 @@ impl<'a> Plan<'a> {
             Schedule::Whole(pattern) => Algorithm::Whole(pattern),
             Schedule::Direct => Algorithm::Direct,
             Schedule::Circulant => Algorithm::Circulant,
-            Schedule::TwoLevel(_) => Algorithm::TwoLevel,
+            Schedule::TwoLevel(_) | Schedule::Tree(Some(_)) => Algorithm::TwoLevel,
             Schedule::Relay => Algorithm::Relay,
+            Schedule::Tree(None) => Algorithm::Tree,
         }
     }
 
@@ -196,6 +205,7 @@ impl<'a> Plan<'a> {
             | Schedule::Circulant
             | Schedule::Relay => None,
             Schedule::TwoLevel(seat) => Some(seat.sites()),
+            Schedule::Tree(sites) => sites,
         }
     }
 
@@ -219,6 +229,7 @@ impl<'a> Plan<'a> {
             Schedule::Circulant => circulant::contributions(self),
             Schedule::TwoLevel(seat) => two_level::contributions(self, seat),
             Schedule::Relay => relay::contributions(self),
+            Schedule::Tree(sites) => tree::contributions(self, sites),
         };
         (0..count).map(move |nth| match self.schedule {
             Schedule::Ring => Contribution {
@@ -237,6 +248,10 @@ impl<'a> Plan<'a> {
             Schedule::Circulant => circulant::contribution(self, stripe, nth),
             Schedule::TwoLevel(seat) => two_level::contribution(self, seat, stripe, nth),
             Schedule::Relay => relay::contribution(self, stripe, nth),
+            Schedule::Tree(sites) => Contribution {
+                range: stripe.whole(),
+                to: tree::contribution_to(self, sites, nth),
+            },
         })
     }
 
@@ -245,7 +260,7 @@ impl<'a> Plan<'a> {
     pub fn steps(self) -> u32 {
         match self.schedule {
             Schedule::Ring => ring::steps(self),
-            Schedule::Chain => chain::steps(self),
+            Schedule::Chain | Schedule::Tree(_) => chain::steps(self),
             Schedule::Whole(_) => whole::steps(self),
             Schedule::Direct => direct::steps(self),
             Schedule::Circulant => circulant::steps(self),
@@ -274,13 +289,13 @@ impl<'a> Plan<'a> {
         stripe: Stripe<'s>,
     ) -> impl Iterator<Item = Kept<'a>> + Clone + use<'a, 's> {
         let count = match self.schedule {
-            Schedule::Ring | Schedule::Chain | Schedule::Relay => 0,
+            Schedule::Ring | Schedule::Chain | Schedule::Relay | Schedule::Tree(_) => 0,
             Schedule::Whole(_) | Schedule::Direct => u32::from(self.kind.reduces()),
             Schedule::Circulant => circulant::sums(self),
             Schedule::TwoLevel(seat) => two_level::sums(self, seat),
         };
         (0..count).filter_map(move |number| match self.schedule {
-            Schedule::Ring | Schedule::Chain | Schedule::Relay => None,
+            Schedule::Ring | Schedule::Chain | Schedule::Relay | Schedule::Tree(_) => None,
             Schedule::Whole(_) => Some(whole::kept(self, stripe)),
             Schedule::Direct => Some(direct::kept(self, stripe)),
             Schedule::Circulant => Some(circulant::kept(self, stripe, number)),
@@ -299,10 +314,26 @@ impl<'a> Plan<'a> {
             | Schedule::Whole(Pattern::Ring | Pattern::Mesh)
             | Schedule::Direct
             | Schedule::TwoLevel(_)
-            | Schedule::Relay => None,
+            | Schedule::Relay
+            | Schedule::Tree(_) => None,
             Schedule::Whole(Pattern::Circulant) => Some(0),
             Schedule::Circulant if step < self.others() => Some(0),
             Schedule::Circulant => Some(1),
+        }
+    }
+
+    /// Along a chain or down a tree: how many ranks send the buffer one after the other until it is here. Otherwise 0.
+    #[must_use]
+    pub fn depth(self) -> u32 {
+        match self.schedule {
+            Schedule::Chain => chain::depth(self),
+            Schedule::Tree(sites) => tree::depth(self, sites),
+            Schedule::Ring
+            | Schedule::Whole(_)
+            | Schedule::Direct
+            | Schedule::Circulant
+            | Schedule::TwoLevel(_)
+            | Schedule::Relay => 0,
         }
     }
 
@@ -325,7 +356,7 @@ impl<'a> Plan<'a> {
     fn at(self, stripe: Stripe<'_>, step: u32) -> Arrival<'a> {
         let (range, action, after) = match self.schedule {
             Schedule::Ring => ring::arrival(self, stripe, step),
-            Schedule::Chain => (stripe.whole(), Action::Copy, After::Nothing),
+            Schedule::Chain | Schedule::Tree(_) => (stripe.whole(), Action::Copy, After::Nothing),
             Schedule::Whole(pattern) => {
                 let action = whole::action(self, pattern, step);
                 (stripe.whole(), action, After::Nothing)
@@ -355,6 +386,7 @@ impl<'a> Plan<'a> {
                 two_level::source(self, seat, step).0,
                 two_level::onward(self, seat, step),
             ),
+            Schedule::Tree(sites) => (tree::source(self, sites), tree::onward(self, sites)),
         };
         Arrival {
             step,
@@ -372,6 +404,7 @@ impl<'a> Plan<'a> {
         match self.schedule {
             Schedule::Ring | Schedule::Whole(Pattern::Ring) => step == 0,
             Schedule::Chain => chain::is_root(self, self.previous()),
+            Schedule::Tree(sites) => chain::is_root(self, tree::source(self, sites)),
             Schedule::Whole(Pattern::Mesh) => true,
             Schedule::Whole(Pattern::Circulant) => circulant::gathered_at_once(self, step),
             Schedule::Direct => step < self.others(),

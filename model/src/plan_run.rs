@@ -313,9 +313,11 @@ impl PlanRun {
         let in_order = |(part, sum): (usize, &Sum)| {
             let (before, from_first) = match self.plan.algorithm() {
                 Algorithm::Ring => ranks.split_at((part + 1).min(ranks.len())),
-                Algorithm::Whole(_) | Algorithm::Direct | Algorithm::Chain | Algorithm::Relay => {
-                    ranks.split_at(0)
-                }
+                Algorithm::Whole(_)
+                | Algorithm::Direct
+                | Algorithm::Chain
+                | Algorithm::Relay
+                | Algorithm::Tree => ranks.split_at(0),
                 Algorithm::Circulant => {
                     return *sum == Sum::of_all(&in_rounds(ranks, (part, 0)));
                 }
@@ -518,6 +520,8 @@ mod tests {
             (gather, Algorithm::Circulant),
             (gather, Algorithm::TwoLevel),
             (root, Algorithm::Chain),
+            (root, Algorithm::Tree),
+            (root, Algorithm::TwoLevel),
             (CollectiveKind::Barrier, Algorithm::Ring),
         ];
         for (kind, algorithm) in cases {

@@ -118,9 +118,10 @@ impl<'a, 'b> Run<'a, 'b> {
         }
         if port.registry.is_alone(port.seq) {
             run.take_lanes();
-            // The root of a chain is done when its last bytes are in buffers, and the others wait for it. So it is with
-            // the one that contributes the most. In a relay ranks wait for sums on their way around.
-            let has_choice = !matches!(port.algorithm, Algorithm::Chain | Algorithm::Relay)
+            // The root of a broadcast is done when its last bytes are in buffers, and the others wait for it. So it is
+            // with the one that contributes the most. In a relay ranks wait for sums on their way around.
+            let has_choice = port.algorithm != Algorithm::Relay
+                && port.spec.kind.root().is_none()
                 && port.spec.kind.own_and_limit().is_none()
                 && OperationPort::has_choice(run.work.stripes(), sending);
             run.begun = has_choice.then(Instant::now);

@@ -105,7 +105,11 @@ impl Task<'_> {
     pub(crate) fn stripes(&self, place: Place, pace: Pace) -> u16 {
         let Self { spec, .. } = self;
         match self.algorithm {
-            Algorithm::Ring | Algorithm::Chain | Algorithm::TwoLevel | Algorithm::Relay => {
+            Algorithm::Ring
+            | Algorithm::Chain
+            | Algorithm::TwoLevel
+            | Algorithm::Relay
+            | Algorithm::Tree => {
                 plan::stripes_for(spec.count, spec.element, place.lanes, pace.stripe_bytes)
             }
             Algorithm::Whole(_) | Algorithm::Direct | Algorithm::Circulant => 1,

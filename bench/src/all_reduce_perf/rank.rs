@@ -337,9 +337,13 @@ fn call<T: Number>(
             comm.all_gather(result, gather)?.algorithm
         }
         Collective::Broadcast => {
+            let broadcast = match work.algorithm {
+                Some(wish) => Broadcast::from(FIRST).algorithm(wish),
+                None => Broadcast::from(FIRST),
+            };
             let broadcast = match work.is_backed_up() {
-                true => Broadcast::from(FIRST),
-                false => Broadcast::from(FIRST).without_backup(),
+                true => broadcast,
+                false => broadcast.without_backup(),
             };
             comm.broadcast(result, broadcast)?.algorithm
         }

@@ -11,7 +11,7 @@ mod unsaved;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use pccl::{Broadcast, Communicator, Error, Gather, PeerId, Quantization, Reduce};
+use pccl::{Algorithm, Broadcast, Communicator, Error, Gather, PeerId, Quantization, Reduce};
 use pccl::{ElementType, SpecField, Tag};
 
 use crate::support::{Run, disagreement, together_with};
@@ -335,5 +335,56 @@ fn a_peer_that_dies_in_the_middle_aborts_it_for_all_and_what_was_written_is_put_
             }
             doomed.join().unwrap();
         }
+    }
+}
+
+#[test]
+fn a_broadcast_goes_down_the_tree_that_all_ask_for() {
+    const COUNT: usize = 300_001;
+    for world in [2, 5] {
+        let run = Run::new();
+        let mut peers = run.peers(world);
+        let ids = ids(&peers);
+        let reports = together_with(&mut peers, |index, peer| {
+            let mut buffer = contributions(index, COUNT);
+            let wish = Broadcast::from(ids[1]).algorithm(Algorithm::Tree);
+            let report = peer.broadcast(&mut buffer, wish).unwrap();
+            assert_eq!(buffer, contributions(1, COUNT));
+            report
+        });
+
+        // Two peers are a ring, and within a machine a broadcast takes the chain if nobody wishes for anything.
+        let (algorithm, children) = match world {
+            2 => (Algorithm::Chain, 1),
+            _ => (Algorithm::Tree, 3),
+        };
+        assert!(reports.iter().all(|report| report.algorithm == algorithm));
+        assert_eq!(reports[1].bytes_sent, children * 4 * COUNT as u64);
+        let unasked = together_with(&mut peers, |index, peer| {
+            let mut buffer = contributions(index, 5);
+            let report = peer.broadcast(&mut buffer, Broadcast::from(ids[0]));
+            report.unwrap().algorithm
+        });
+        assert!(unasked.iter().all(|taken| *taken == Algorithm::Chain));
+    }
+}
+
+#[test]
+fn peers_that_ask_for_different_trees_disagree() {
+    let run = Run::new();
+    let mut peers = run.peers(3);
+    let root = peers[0].peer_id();
+
+    let errors = together_with(&mut peers, |index, peer| {
+        let broadcast = Broadcast::from(root);
+        let wish = match index {
+            2 => broadcast,
+            _ => broadcast.algorithm(Algorithm::Tree),
+        };
+        peer.broadcast(&mut [index as u8], wish).unwrap_err()
+    });
+
+    for error in errors {
+        assert!(matches!(error, Error::Disagreement { .. }), "{error}");
     }
 }

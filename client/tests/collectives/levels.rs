@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pccl::{Algorithm, Communicator, Error, Gather, Reduce};
+use pccl::{Algorithm, Broadcast, Communicator, Error, Gather, Reduce};
 
 use crate::support::{Run, begin, join_as, together, together_with};
 
@@ -66,6 +66,30 @@ fn in_two_levels_a_reduce_scatter_and_an_all_gather_are_an_all_reduce() {
             assert!(whole == shards && whole.iter().all(|sum| *sum == 15));
         }
     });
+}
+
+#[test]
+fn in_two_levels_all_have_the_buffer_of_whichever_root_and_each_other_site_receives_it_once() {
+    let run = Run::new();
+    let mut peers = peers_at(&run, &["eu", "us", "eu", "asia", "eu", "us"]);
+    let ids: Vec<_> = peers.iter().map(Communicator::peer_id).collect();
+
+    for count in COUNTS {
+        let (root, bytes) = (count % ids.len(), 4 * count as u64);
+        let sent = together_with(&mut peers, |index, peer| {
+            let mut buffer = contributions(index, count);
+            let broadcast = Broadcast::from(ids[root]).algorithm(Algorithm::TwoLevel);
+            let report = peer.broadcast(&mut buffer, broadcast).unwrap();
+            assert_eq!(report.algorithm, Algorithm::TwoLevel);
+            assert_eq!(report.sites, 3);
+            assert!(bits(&buffer) == bits(&contributions(root, count)));
+            report.bytes_sent
+        });
+
+        assert_eq!(sent.iter().sum::<u64>(), 5 * bytes);
+        // To both other sites, and to one or two members of its own.
+        assert!(sent[root] > 2 * bytes);
+    }
 }
 
 #[test]

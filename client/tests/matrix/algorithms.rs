@@ -61,7 +61,9 @@ impl Peers {
         let has_mesh = self.world() > 2;
         match (kind, algorithm) {
             (Kind::Broadcast, Algorithm::Chain) => true,
-            (Kind::Broadcast, _) | (_, Algorithm::Chain) => false,
+            (Kind::Broadcast, Algorithm::Tree) => has_mesh,
+            (Kind::Broadcast, Algorithm::TwoLevel) => has_mesh && self.two_levels,
+            (Kind::Broadcast, _) | (_, Algorithm::Chain | Algorithm::Tree) => false,
             (_, Algorithm::Ring) => true,
             (_, Algorithm::Direct) => has_mesh,
             (_, Algorithm::Circulant) => has_mesh && bytes <= ROUNDS_MAX,
@@ -88,7 +90,9 @@ impl Peers {
             T::TYPE,
             self.world()
         );
-        let root = self.peers[0].peer_id();
+        // Each peer in turn, as counts differ.
+        let of_root = count % self.world();
+        let root = self.peers[of_root].peer_id();
         together_with(&mut self.peers, |index, peer| {
             let mut buffer = contributions[index].to_vec();
             let shard = peer.shard(count);
@@ -114,9 +118,9 @@ impl Peers {
                     (report.algorithm, gathered(contributions))
                 }
                 Kind::Broadcast => {
-                    let from = Broadcast::from(root);
+                    let from = Broadcast::from(root).algorithm(wish);
                     let report = peer.broadcast(&mut buffer, from).unwrap();
-                    (report.algorithm, contributions[0].to_vec())
+                    (report.algorithm, contributions[of_root].to_vec())
                 }
             };
             if granted {
@@ -141,7 +145,7 @@ impl Peers {
                 }
             }
             self.check((Kind::AllGather, Op::Sum, wish), &own, &[]);
-            self.check((Kind::Broadcast, Op::Sum, Algorithm::Chain), &own, &[]);
+            self.check((Kind::Broadcast, Op::Sum, spread_by(wish)), &own, &[]);
         }
     }
 
@@ -158,6 +162,15 @@ impl Peers {
         self.check_all::<bf16>(wish);
         self.check_all::<f32>(wish);
         self.check_all::<f64>(wish);
+    }
+}
+
+/// By what a broadcast travels where other collectives travel by this.
+fn spread_by(wish: Algorithm) -> Algorithm {
+    match wish {
+        Algorithm::TwoLevel => wish,
+        Algorithm::Direct | Algorithm::Circulant => Algorithm::Tree,
+        _ => Algorithm::Chain,
     }
 }
 

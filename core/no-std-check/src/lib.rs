@@ -83,6 +83,7 @@ pub fn everything() -> usize {
         + flows(Algorithm::Circulant)
         + levels
         + flows_of(root, Algorithm::Chain)
+        + flows_of(root, Algorithm::Tree)
         + usize::from(encoded.is_ok())
         + usize::from(decoded.is_ok())
         + usize::from(replayed.is_ok())

@@ -569,6 +569,8 @@ mutants! {
     AnothersShardGathered = "anothers-shard-gathered",
     /// The chain of a broadcast ends at the second rank: the others wait for ever.
     ChainEndsEarly = "chain-ends-early",
+    /// The tree of a broadcast ends below the root: the ranks that are farther down wait for ever.
+    TreeEndsEarly = "tree-ends-early",
     /// In two levels a rank adds its own contribution first, whichever place it has at its site.
     LevelsAddedOwnFirst = "levels-added-own-first",
     /// In two levels the sum of a site stays at its gateway: the home of the shard waits for ever.

@@ -163,6 +163,11 @@ pub enum Algorithm {
     /// Ranks of equal position at all sites exchange their parts at the same time, so that all uplinks are used. This
     /// is the scheme of Singh et al., "The Big Send-off: High Performance Collectives on GPU-based Supercomputers"
     /// (2025). Gateways are assigned in turn, so that the scheme also serves sites of unequal sizes.
+    ///
+    /// A broadcast goes down a [tree](Self::Tree) of the sites, whose root is that of the broadcast's root, and then
+    /// down a tree inside each site. The gateway of a site is its lowest rank, and that of the root's site the root. A
+    /// gateway sends each frame to the gateways below it first, and then inside. Each byte enters each other site
+    /// once.
     TwoLevel,
     /// From turn to turn around the ring: additions in the order of the [`Turns`](super::Turns), on any ring, without
     /// a mesh.
@@ -177,6 +182,18 @@ pub enum Algorithm {
     /// worst case, the reverse order, w is N − 1. No rank keeps terms: there is one sum of each element at a time, at
     /// one rank.
     Relay,
+    /// Down a binomial tree, over a mesh: a broadcast.
+    ///
+    /// Let v be the distance of a rank behind the root, modulo N. The parent of v is v with its lowest set bit cleared.
+    /// Its children are v + 2ᵏ, as far as they are below N, for all 2ᵏ below that bit; those of the root are all 2ᵏ
+    /// below N. The root sends the buffer to each of its children, the farthest first, which has the most ranks below
+    /// it. A rank sends each frame to its children as soon as the frame has arrived.
+    ///
+    /// It takes ⌊log₂ N⌋ latencies in place of the N − 1 of [`Chain`](Self::Chain). But the root sends ⌈log₂ N⌉
+    /// buffers, so it is the better choice if latencies cost more than the bytes. It is the tree in which MPICH
+    /// broadcasts short messages: Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations
+    /// in MPICH" (2005).
+    Tree,
 }
 
 impl fmt::Display for Algorithm {
@@ -191,13 +208,14 @@ impl fmt::Display for Algorithm {
             Self::Circulant => "circulant",
             Self::TwoLevel => "two-level",
             Self::Relay => "relay",
+            Self::Tree => "tree",
         })
     }
 }
 
 impl Algorithm {
     /// Every algorithm.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Ring,
         Self::Chain,
         Self::Whole(Pattern::Ring),
@@ -207,6 +225,7 @@ impl Algorithm {
         Self::Circulant,
         Self::TwoLevel,
         Self::Relay,
+        Self::Tree,
     ];
 
     /// The algorithm of a collective in a world of `world` ranks, on these paths. The master calls it, and tells the
@@ -232,7 +251,11 @@ impl Algorithm {
     /// order, the relay takes the place of the ring, because it sends about as much, and buffers above the limits are
     /// not sent directly.
     ///
-    /// A broadcast takes the chain. A barrier sends nothing, and its algorithm is the ring.
+    /// By these rules a broadcast within a machine, or of more than [`DIRECT_BUFFER_MAX`] bytes, takes the chain. Any
+    /// other one takes the two levels if there are several sites, with several members at one of them, or else the
+    /// tree, over a mesh, and without one the chain.
+    ///
+    /// A barrier sends nothing, and its algorithm is the ring.
     #[must_use]
     pub fn of(spec: &CollectiveSpec, world: u32, paths: Paths) -> Self {
         let is_possible = |algorithm: &Self| algorithm.is_possible(spec, world, paths);
@@ -251,7 +274,8 @@ impl Algorithm {
                 | Self::Whole(_)
                 | Self::Circulant
                 | Self::TwoLevel
-                | Self::Relay => true,
+                | Self::Relay
+                | Self::Tree => true,
             };
             let possible = Self::ALL
                 .into_iter()
@@ -278,10 +302,14 @@ impl Algorithm {
             true => is_moderate || !paths.in_order,
             false => is_moderate && !in_rounds,
         };
+        // A broadcast in levels or down a tree sends more from the root than the chain does.
+        let is_broadcast = spec.kind.root().is_some();
+        let branches = is_moderate && !paths.within_machine;
         let candidates = [
             Some(whole),
             Some(Self::Whole(Pattern::Ring)),
-            Some(Self::TwoLevel),
+            (branches || !is_broadcast).then_some(Self::TwoLevel),
+            branches.then_some(Self::Tree),
             in_rounds.then_some(Self::Circulant),
             directly.then_some(Self::Direct),
             Some(Self::Ring),
@@ -289,7 +317,7 @@ impl Algorithm {
         ];
         let is_possible = |algorithm: &Self| algorithm.is_possible(spec, world, paths);
         let first = candidates.into_iter().flatten().find(is_possible);
-        // What is left is the broadcast.
+        // What is left is the broadcast in a chain.
         first.unwrap_or(Self::Chain)
     }
 
@@ -321,7 +349,7 @@ impl Algorithm {
         let fits = match self {
             Self::Ring | Self::Chain => true,
             Self::Whole(_) => is_plain && travels_whole,
-            Self::Direct => is_plain,
+            Self::Direct | Self::Tree => is_plain,
             Self::Circulant => is_plain && bytes <= CIRCULANT_BUFFER_MAX,
             Self::TwoLevel => is_plain && paths.two_levels,
             Self::Relay => is_plain && spec.ordered,
@@ -336,7 +364,7 @@ impl Algorithm {
         match self {
             Self::Whole(_) | Self::Direct | Self::Relay => true,
             Self::Ring => world <= 2,
-            Self::Chain | Self::Circulant | Self::TwoLevel => false,
+            Self::Chain | Self::Circulant | Self::TwoLevel | Self::Tree => false,
         }
     }
 
@@ -361,10 +389,10 @@ impl Algorithm {
                 Self::Ring | Self::Direct | Self::Circulant | Self::TwoLevel,
                 CollectiveKind::AllGather { .. } | CollectiveKind::AllGatherV { .. },
             )
-            | (Self::Chain, CollectiveKind::Broadcast { .. })
+            | (Self::Chain | Self::TwoLevel | Self::Tree, CollectiveKind::Broadcast { .. })
             | (Self::Ring, CollectiveKind::Barrier) => true,
             (
-                Self::Chain,
+                Self::Chain | Self::Tree,
                 CollectiveKind::AllReduce
                 | CollectiveKind::ReduceScatter
                 | CollectiveKind::AllGather { .. }
@@ -379,12 +407,7 @@ impl Algorithm {
             )
             | (Self::Relay, CollectiveKind::AllGather { .. } | CollectiveKind::AllGatherV { .. })
             | (
-                Self::Ring
-                | Self::Whole(_)
-                | Self::Direct
-                | Self::Circulant
-                | Self::TwoLevel
-                | Self::Relay,
+                Self::Ring | Self::Whole(_) | Self::Direct | Self::Circulant | Self::Relay,
                 CollectiveKind::Broadcast { .. },
             )
             | (
@@ -400,7 +423,7 @@ impl Algorithm {
         match self {
             Self::Ring | Self::Chain | Self::Relay => Reach::Ring,
             Self::Whole(pattern) => pattern.reach(),
-            Self::Direct | Self::Circulant | Self::TwoLevel => Reach::Mesh,
+            Self::Direct | Self::Circulant | Self::TwoLevel | Self::Tree => Reach::Mesh,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The plan of [`Algorithm::Chain`](super::Algorithm::Chain), which documents it.
 
-use super::{Plan, Targets};
+use super::{Plan, Targets, back};
 
 pub(super) fn is_root(plan: Plan<'_>, rank: u32) -> bool {
     plan.kind.root() == Some(&rank)
@@ -28,4 +28,10 @@ pub(super) fn onward(plan: Plan<'_>) -> Targets<'static> {
         true => Targets::NONE,
         false => Targets::one(plan.target(0, 0)),
     }
+}
+
+/// The distance behind the root.
+pub(super) fn depth(plan: Plan<'_>) -> u32 {
+    let root = plan.kind.root();
+    root.map_or(0, |root| back(plan.world, plan.rank, *root))
 }

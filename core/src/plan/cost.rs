@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, Pattern};
+use super::{Algorithm, Pattern, tree};
 use crate::element::{CollectiveKind, CollectiveSpec};
 use crate::paths::{FRAME_BYTES, Measurement, RingEstimate};
 
@@ -107,10 +107,7 @@ impl Costs {
         let ns = match algorithm {
             Algorithm::Ring => self.around(world, halves * others, share),
             Algorithm::Whole(Pattern::Ring) => self.around(world, others, bytes),
-            Algorithm::Chain => {
-                let streamed = transfer(bytes, self.ring.bytes_per_s);
-                self.around(world, others, 0) + streamed
-            }
+            Algorithm::Chain => self.chained(world, bytes),
             Algorithm::Whole(Pattern::Mesh) => self.spread(world, 1, others * bytes, others),
             Algorithm::Whole(Pattern::Circulant) => {
                 self.spread(world, rounds, others * bytes, rounds)
@@ -122,8 +119,10 @@ impl Costs {
                 let rounds = halves * rounds;
                 self.spread(world, rounds, halves * others * share, rounds)
             }
+            Algorithm::TwoLevel if spec.kind.root().is_some() => self.down_two_levels(world, bytes),
             Algorithm::TwoLevel => self.load_time(self.in_two_levels(spec.kind, world, bytes)),
             Algorithm::Relay => self.relayed(world, bytes),
+            Algorithm::Tree => Branches::of(world, self.far).time(bytes),
         };
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
@@ -135,11 +134,8 @@ impl Costs {
         if steps == 0 {
             return 0;
         }
-        let frame = u128::from(FRAME_BYTES);
-        let first = bytes.min(frame);
-        let latencies = u128::from(self.ring_latency_ns);
-        let frames = u128::from(self.ring.round_ns.saturating_sub(self.ring_latency_ns));
-        let once = latencies + frames * first / frame;
+        let first = bytes.min(u128::from(FRAME_BYTES));
+        let once = self.lap(first);
         let rest = transfer(bytes - first, self.ring.bytes_per_s);
         let of_chunk = steps * once / u128::from(world.max(1)) + rest;
         let of_slowest = steps * transfer(bytes, self.ring.bytes_per_s) + self.last_latency(world);
@@ -154,6 +150,21 @@ impl Costs {
         };
         let of_edge = u128::from(self.ring_latency_ns) / u128::from(edges);
         of_edge.min(self.far.latency_ns())
+    }
+
+    /// Along all edges of the ring but one: the first frame passes them one after the other, and the others follow it.
+    fn chained(&self, world: u32, bytes: u128) -> u128 {
+        let edges = u128::from(world.saturating_sub(1));
+        let first = bytes.min(u128::from(FRAME_BYTES));
+        let to_last = edges * self.lap(first) / u128::from(world.max(1));
+        to_last + transfer(bytes - first, self.ring.bytes_per_s) + edges * MESSAGE_NS
+    }
+
+    /// The time in which so many bytes, of a frame at most, pass all edges of the ring.
+    fn lap(&self, bytes: u128) -> u128 {
+        let latencies = u128::from(self.ring_latency_ns);
+        let frames = u128::from(self.ring.round_ns.saturating_sub(self.ring_latency_ns));
+        latencies + frames * bytes / u128::from(FRAME_BYTES)
     }
 
     /// The cost on a ring that is in no order: a sum goes around half as often as there are ranks, the result once
@@ -221,11 +232,60 @@ impl Costs {
         }
     }
 
+    /// A broadcast among the sites, and inside the largest one, which has all members that the others need not have.
+    fn down_two_levels(&self, world: u32, bytes: u128) -> u128 {
+        let sites = self.sites.max(1);
+        let others = (sites - 1).saturating_mul(self.site_members_min.max(1));
+        let among_sites = Branches::of(sites, self.far);
+        let inside = Branches::of(world.saturating_sub(others).max(1), self.near);
+        // The levels overlap, but the frame that passes one of them first or last passes the other by itself.
+        let frame = bytes.min(u128::from(FRAME_BYTES));
+        let (far, near) = (among_sites.transfer(bytes), inside.transfer(bytes));
+        let alone = among_sites.transfer(frame).min(inside.transfer(frame));
+        among_sites.latency_ns() + inside.latency_ns() + far.max(near) + alone
+    }
+
     fn load_time(&self, load: Load) -> u128 {
         load.far_latencies * self.far.latency_ns()
             + load.near_latencies * self.near.latency_ns()
             + self.far.time(load.far).max(self.near.time(load.near)) * MEETING_PERCENT / 100
             + load.messages * MESSAGE_NS
+    }
+}
+
+/// A tree of so many ranks over paths of one kind. The root has the most children, and sends to all of them at the same
+/// time.
+#[derive(Clone, Copy)]
+struct Branches {
+    depth: u128,
+    children: u128,
+    path: PathCosts,
+}
+
+impl Branches {
+    fn of(ranks: u32, path: PathCosts) -> Self {
+        Self {
+            depth: u128::from(ranks.max(1).ilog2()),
+            children: u128::from(tree::children(0, ranks)),
+            path,
+        }
+    }
+
+    fn time(self, bytes: u128) -> u128 {
+        self.latency_ns() + self.transfer(bytes)
+    }
+
+    /// The latencies on the longest way down, and the time of its messages.
+    fn latency_ns(self) -> u128 {
+        self.depth * self.path.latency_ns() + self.children * MESSAGE_NS
+    }
+
+    /// The time in which the root sends to all its children.
+    fn transfer(self, bytes: u128) -> u128 {
+        self.path.time(Bytes {
+            all: self.children * bytes,
+            on_a_path: bytes.min(self.children * bytes),
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use super::two_level::{self, Seat};
-use super::{back, circulant, forth};
+use super::{back, circulant, forth, tree};
 
 /// A target of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +45,11 @@ enum Left<'a> {
         seat: Seat<'a>,
         reduces: bool,
         shard: u32,
+        nth: u32,
+    },
+    /// The ranks below one in a tree, from this number on.
+    Below {
+        place: tree::Place<'a>,
         nth: u32,
     },
 }
@@ -91,6 +96,11 @@ impl<'a> Targets<'a> {
             shard,
             nth,
         })
+    }
+
+    /// The ranks below one in a tree.
+    pub(super) const fn below(place: tree::Place<'a>) -> Self {
+        Self(Left::Below { place, nth: 0 })
     }
 }
 
@@ -145,6 +155,11 @@ impl Iterator for Targets<'_> {
                 nth,
             } => {
                 let target = two_level::told(*seat, *reduces, *shard, *nth)?;
+                *nth = nth.saturating_add(1);
+                Some(target)
+            }
+            Left::Below { place, nth } => {
+                let target = tree::target(*place, *nth)?;
                 *nth = nth.saturating_add(1);
                 Some(target)
             }

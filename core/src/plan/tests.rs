@@ -19,6 +19,7 @@ mod flows;
 mod levels;
 mod ordered;
 mod timed;
+mod trees;
 
 const GATHER: CollectiveKind<u32> = CollectiveKind::AllGather {
     laid_out_for: Membership(0),
@@ -51,7 +52,12 @@ fn plans(root: u32) -> Vec<(CollectiveKind<u32>, Algorithm)> {
         CollectiveKind::Broadcast { root },
         CollectiveKind::Barrier,
     ];
-    let others = [Algorithm::Chain, Algorithm::TwoLevel, Algorithm::Relay];
+    let others = [
+        Algorithm::Chain,
+        Algorithm::TwoLevel,
+        Algorithm::Relay,
+        Algorithm::Tree,
+    ];
     let algorithms = ALGORITHMS.into_iter().chain(others);
     let all = algorithms.flat_map(|algorithm| kinds.map(|kind| (kind, algorithm)));
     all.filter(|(kind, algorithm)| algorithm.carries(kind))
@@ -101,7 +107,10 @@ impl<'a> Operation<'a> {
 
     fn elements(&self) -> BTreeSet<u64> {
         match self.algorithm {
-            Algorithm::Whole(_) | Algorithm::Chain => self.stripe.whole().collect(),
+            Algorithm::Whole(_) | Algorithm::Chain | Algorithm::Tree => {
+                self.stripe.whole().collect()
+            }
+            Algorithm::TwoLevel if self.kind.root().is_some() => self.stripe.whole().collect(),
             Algorithm::Relay if self.kind.gathers() => self.stripe.whole().collect(),
             Algorithm::Ring
             | Algorithm::Direct

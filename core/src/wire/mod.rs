@@ -222,7 +222,9 @@
 //! A reduce-scatter and an all-gather, of any lengths, are the first and the second half of an all-reduce in chunks,
 //! and count their steps from 0. In a broadcast the root sends its buffer to the next rank in step 0, and each other
 //! rank forwards what it receives in step 0, except for the rank before the root
-//! ([`Algorithm::Chain`](crate::plan::Algorithm::Chain)). A barrier has no frames.
+//! ([`Algorithm::Chain`](crate::plan::Algorithm::Chain)). Down a tree ([`Algorithm::Tree`](crate::plan::Algorithm::Tree))
+//! and in two levels all of these frames are of step 0, too, and the plan determines to which ranks each rank sends. A
+//! barrier has no frames.
 //!
 //! A receiver may get frames of an operation before its `Commence`, because the sender received that first. It leaves
 //! them on the lane until then. Frames of an operation that is over are read and discarded.

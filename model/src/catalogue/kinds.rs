@@ -2,9 +2,12 @@
 
 use pccl_core::element::CollectiveKind;
 use pccl_core::id::{Membership, PeerId};
+use pccl_core::plan::Algorithm;
 
 use super::programs::{OPTIMIZE, REDUCE, REDUCE_TWICE};
-use super::{DEATHS_AND_BREAKS, free_frames, inside, mesh, of_kind, one_machine, only, scenario};
+use super::{
+    DEATHS_AND_BREAKS, free_frames, inside, mesh, of_kind, one_machine, only, scenario, wish_for,
+};
 use crate::milestone::Milestone as M;
 use crate::scenario::{Fault, Scenario};
 
@@ -118,6 +121,24 @@ fn of_buffers() -> Vec<Scenario> {
                     M::RootGone,
                 ],
             )),
+        ),
+        // So many bytes take the chain, if nobody wishes for anything else.
+        wish_for(
+            Algorithm::Tree,
+            of_kind(
+                ROOT,
+                mesh(three(
+                    "mesh-broadcast-3",
+                    "a peer broadcasts directly to two, one of the three may die or a link break",
+                    &[
+                        M::Committed,
+                        M::WentDirectly,
+                        M::Aborted,
+                        M::Recovered,
+                        M::RootGone,
+                    ],
+                )),
+            ),
         ),
         of_kind(
             CollectiveKind::Barrier,

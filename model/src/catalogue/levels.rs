@@ -1,7 +1,7 @@
 //! Collectives in two levels: inside each site, among the sites, and inside again.
 
 use pccl_core::element::CollectiveKind;
-use pccl_core::id::Membership;
+use pccl_core::id::{Membership, PeerId};
 use pccl_core::plan::Algorithm;
 
 use super::programs::{OPTIMIZE, OPTIMIZE_UPDATE, REDUCE};
@@ -16,6 +16,9 @@ use crate::scenario::{Fault, Scenario};
 const GATHER: CollectiveKind = CollectiveKind::AllGather {
     laid_out_for: Membership(0),
 };
+
+/// The root is alone at its site: the gateway of the other one sends to the third peer.
+const ROOT: CollectiveKind = CollectiveKind::Broadcast { root: PeerId(3) };
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
@@ -35,6 +38,26 @@ pub(super) fn all() -> Vec<Scenario> {
             three(
                 "levels-gather-3",
                 "two peers of one site and one of another gather, one may die or a link break",
+            ),
+        ),
+        // So many bytes take the chain, if nobody wishes for anything else.
+        wish_for(
+            Algorithm::TwoLevel,
+            of_kind(
+                ROOT,
+                Scenario {
+                    milestones: &[
+                        M::Committed,
+                        M::WentInLevels,
+                        M::Aborted,
+                        M::Recovered,
+                        M::RootGone,
+                    ],
+                    ..three(
+                        "levels-broadcast-3",
+                        "a peer broadcasts to two of another site, one of the three may die or a link break",
+                    )
+                },
             ),
         ),
         // So few bytes travel directly, if nobody wishes for anything else.

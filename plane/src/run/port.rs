@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec};
 use pccl_core::id::Seq;
-use pccl_core::plan::{Algorithm, Shards, Turns};
+use pccl_core::plan::{Algorithm, Plan, Shards, Turns};
 use pccl_core::site::Sites;
 use pccl_core::topology::LinkId;
 
@@ -288,15 +288,15 @@ impl OperationPort {
         }
     }
 
-    /// Along a chain: how many ranks before this one wait, like it, for what another rank passes on. Otherwise none.
+    /// Along a chain or down a tree: how many ranks before this one wait, like it, for what another rank passes on.
+    /// Otherwise none.
     pub(crate) fn ranks_before(&self) -> u32 {
-        let root = self.divided.as_ref().and_then(|(kind, _)| kind.root());
-        let Some((place, root)) = self.place.zip(root) else {
-            return 0;
-        };
-        let behind_root = (place.rank + (place.world - root)) % place.world;
+        let kind = self.divided.as_ref().map(|(kind, _)| *kind);
+        let plan = self.place.zip(kind);
+        let plan = plan
+            .and_then(|(place, kind)| Plan::among(kind, self.algorithm, &self.sites, place.rank));
         // The first one behind the root waits for what the root sends at once.
-        behind_root.saturating_sub(2)
+        plan.map_or(0, |plan| plan.depth().saturating_sub(2))
     }
 
     /// Of its buffer.

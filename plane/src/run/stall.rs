@@ -89,14 +89,15 @@ pub(crate) struct StallCheck {
     pub(crate) is_still: bool,
     /// Nothing has moved for one and a half times the stall time, on any lane that is waited for.
     pub(crate) is_starved: bool,
-    /// Nothing has moved for twice the stall time or, along a chain, more, on any lane that is waited for.
+    /// Nothing has moved for twice the stall time or, along a chain or down a tree, more, on any lane that is waited for.
     pub(crate) is_behind: bool,
     /// Nothing has moved for the stall time of a frame that has begun to leave.
     pub(crate) frame_stuck: bool,
 }
 
 impl Stall {
-    /// Of a rank that sends on so many lanes, with so many ranks before it that wait for the same along a chain.
+    /// Of a rank that sends on so many lanes, with so many ranks before it that wait for the same along a chain or down a
+    /// tree.
     pub(crate) fn new(
         stall: Duration,
         (lanes, ranks_before): (usize, u32),

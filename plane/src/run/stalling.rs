@@ -77,7 +77,8 @@ impl Run<'_, '_> {
             | Algorithm::Whole(Pattern::Circulant)
             | Algorithm::Circulant
             | Algorithm::TwoLevel
-            | Algorithm::Relay => {
+            | Algorithm::Relay
+            | Algorithm::Tree => {
                 let lacks = |link: &In<'_>| self.work.lacks_contribution_of(link.from.rank);
                 !self.ins.iter().any(lacks)
             }

@@ -20,7 +20,7 @@ const GATHER: CollectiveKind = CollectiveKind::AllGather {
     laid_out_for: Membership(0),
 };
 
-const ALL: [(CollectiveKind, Algorithm); 22] = [
+const ALL: [(CollectiveKind, Algorithm); 24] = [
     (CollectiveKind::AllReduce, Algorithm::Ring),
     (CollectiveKind::AllReduce, Algorithm::Whole(Pattern::Ring)),
     (CollectiveKind::AllReduce, Algorithm::Whole(Pattern::Mesh)),
@@ -48,6 +48,14 @@ const ALL: [(CollectiveKind, Algorithm); 22] = [
     (
         CollectiveKind::Broadcast { root: PeerId(1) },
         Algorithm::Chain,
+    ),
+    (
+        CollectiveKind::Broadcast { root: PeerId(1) },
+        Algorithm::Tree,
+    ),
+    (
+        CollectiveKind::Broadcast { root: PeerId(1) },
+        Algorithm::TwoLevel,
     ),
 ];
 

@@ -125,15 +125,48 @@ async fn by_a_relay_every_rank_ends_with_its_shard() {
     }
 }
 
+/// A broadcast from each rank.
+fn from_each(world: usize) -> Vec<CollectiveKind> {
+    let roots = (0..world as u64).map(PeerId);
+    roots
+        .map(|root| CollectiveKind::Broadcast { root })
+        .collect()
+}
+
 #[test(start_paused = true)]
 async fn whoever_is_the_root_all_end_with_what_it_has() {
     for world in [1, 2, 3, 5] {
-        let roots = (0..world).map(|root| CollectiveKind::Broadcast {
-            root: PeerId(root as u64),
-        });
-        let roots: Vec<CollectiveKind> = roots.collect();
-        all_keep_the_promise(ring(world, 3), &roots, Algorithm::Chain).await;
+        all_keep_the_promise(ring(world, 3), &from_each(world), Algorithm::Chain).await;
     }
+}
+
+#[test(start_paused = true)]
+async fn down_a_tree_and_in_two_levels_all_end_with_what_the_root_has() {
+    for algorithm in [Algorithm::Tree, Algorithm::TwoLevel] {
+        for (world, lanes) in [(3, 3), (4, 1), (5, 2), (8, 1)] {
+            all_keep_the_promise(mesh(world, lanes), &from_each(world), algorithm).await;
+        }
+    }
+}
+
+/// The ranks 1, 2, 3 and 0 have the numbers 0 to 3, and 2 sends to 3.
+#[test(start_paused = true)]
+async fn the_root_of_a_tree_sends_to_each_of_its_children_and_each_rank_receives_once() {
+    let inputs = inputs(ElementType::U8, 40_000, 4);
+    let whole = spec(ReduceOp::Max, ElementType::U8, 40_000);
+    let root = CollectiveKind::Broadcast { root: PeerId(1) };
+    let what = (of_kind(root, whole), Algorithm::Tree);
+
+    let ended = run(&mut mesh(4, 2), Seq(1), what, &inputs).await;
+
+    let moved = ended.iter().map(|ended| ended.outcome.unwrap());
+    let moved: Vec<(u64, u64)> = moved
+        .map(|stats| (stats.bytes_sent, stats.bytes_received))
+        .collect();
+    assert_eq!(
+        moved,
+        [(0, 40_000), (80_000, 0), (0, 40_000), (40_000, 40_000)]
+    );
 }
 
 #[test(start_paused = true)]
@@ -243,10 +276,14 @@ async fn whatever_is_stopped_in_the_middle_can_be_put_back() {
         (SCATTER, Algorithm::Ring),
         (GATHER, Algorithm::Ring),
         (root, Algorithm::Chain),
+        (root, Algorithm::Tree),
     ];
     let inputs = inputs(ElementType::F32, 200_000, 3);
     for (kind, algorithm) in kinds {
-        let mut members = ring(3, 1);
+        let mut members = match algorithm {
+            Algorithm::Tree => mesh(3, 1),
+            _ => ring(3, 1),
+        };
         let spec = of_kind(kind, spec(ReduceOp::Sum, ElementType::F32, 200_000));
         let mut written = 0;
         for (seq, moment) in (1..).map(Seq).zip(1..100) {

@@ -256,12 +256,75 @@ fn a_wish_for_another_order_is_not_granted_to_what_is_ordered() {
             ordered: false,
             ..wished
         };
-        let granted = !matches!(wish, Algorithm::Chain | Algorithm::Relay);
+        let granted = !matches!(wish, Algorithm::Chain | Algorithm::Relay | Algorithm::Tree);
         assert_eq!(
             Algorithm::of(&unordered, 6, paths) == wish,
             granted,
             "{wish}"
         );
+    }
+}
+
+fn broadcast(bytes: u64) -> CollectiveSpec {
+    CollectiveSpec {
+        kind: CollectiveKind::Broadcast { root: PeerId(1) },
+        ..spec(ElementType::U8, bytes)
+    }
+}
+
+#[test]
+fn small_broadcasts_between_machines_take_a_tree_of_the_sites_or_of_all_and_others_the_chain() {
+    let of = |bytes, world, paths| Algorithm::of(&broadcast(bytes), world, paths);
+    let at_sites = |paths| Paths {
+        two_levels: true,
+        ..paths
+    };
+    let mesh = between_machines(Reach::Mesh);
+    for bytes in [0, 1, WHOLE_BUFFER_MAX + 1, DIRECT_BUFFER_MAX] {
+        for world in [3, 6, 64] {
+            assert_eq!(of(bytes, world, mesh), Algorithm::Tree);
+            assert_eq!(of(bytes, world, at_sites(mesh)), Algorithm::TwoLevel);
+            let ring = between_machines(Reach::Ring);
+            assert_eq!(of(bytes, world, ring), Algorithm::Chain);
+            let one_machine = within_a_machine(Reach::Mesh);
+            for paths in [one_machine, at_sites(one_machine)] {
+                assert_eq!(of(bytes, world, paths), Algorithm::Chain);
+            }
+        }
+        for world in [1, 2] {
+            assert_eq!(of(bytes, world, mesh), Algorithm::Chain);
+        }
+    }
+    for paths in [mesh, at_sites(mesh)] {
+        assert_eq!(of(DIRECT_BUFFER_MAX + 1, 6, paths), Algorithm::Chain);
+    }
+}
+
+#[test]
+fn a_broadcast_is_granted_what_it_wishes_for_if_it_can_take_it() {
+    let paths = between_machines(Reach::Mesh);
+    let of = |wish, paths| {
+        let wished = CollectiveSpec {
+            algorithm: Some(wish),
+            ..broadcast(DIRECT_BUFFER_MAX + 1)
+        };
+        Algorithm::of(&wished, 6, paths)
+    };
+    for wish in Algorithm::ALL {
+        let granted = matches!(wish, Algorithm::Chain | Algorithm::Tree);
+        assert_eq!(of(wish, paths) == wish, granted, "{wish}");
+        let two_levels = true;
+        let in_levels = of(
+            wish,
+            Paths {
+                two_levels,
+                ..paths
+            },
+        );
+        let granted = granted || wish == Algorithm::TwoLevel;
+        assert_eq!(in_levels == wish, granted, "{wish}");
+        let ring = between_machines(Reach::Ring);
+        assert_eq!(of(wish, ring), Algorithm::Chain);
     }
 }
 

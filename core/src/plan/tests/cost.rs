@@ -100,7 +100,7 @@ fn a_wish_is_granted_if_it_can_be() {
         assert_eq!(of(wish, 1000, Reach::Mesh), wish);
     }
     // There are no sites, a reduce is no broadcast, the buffer is too large, and there is no mesh.
-    for wish in [Algorithm::TwoLevel, Algorithm::Chain] {
+    for wish in [Algorithm::TwoLevel, Algorithm::Chain, Algorithm::Tree] {
         assert_eq!(of(wish, 1000, Reach::Mesh), chosen(1000));
     }
     let whole = Algorithm::Whole(Pattern::Mesh);
@@ -157,6 +157,48 @@ fn four_sites_of_four_take_the_times_that_their_paths_allow() {
         let chosen = Algorithm::of(&reduce(bytes), 16, mesh(costs));
         assert_eq!(chosen, Algorithm::TwoLevel);
     }
+}
+
+fn broadcast(bytes: u64) -> CollectiveSpec {
+    let root = crate::id::PeerId(1);
+    CollectiveSpec {
+        kind: CollectiveKind::Broadcast { root },
+        ..reduce(bytes)
+    }
+}
+
+#[test]
+fn a_broadcast_takes_the_tree_where_latencies_outweigh_what_the_root_sends_more_often() {
+    let costs = among(1, 8, path(100 * MB, 100_000), path(100 * MB, 100_000));
+    let ms = |bytes, algorithm| costs.time(&broadcast(bytes), 8, algorithm) / 1_000_000;
+    let of = |bytes| Algorithm::of(&broadcast(bytes), 8, mesh(costs));
+
+    // Three latencies and three buffers; seven latencies and one.
+    assert_eq!(ms(MB, Algorithm::Tree), 150 + 30);
+    assert_eq!(ms(100 * MB, Algorithm::Tree), 150 + 3000);
+    // The first frame passes six edges before the last one.
+    assert_eq!(ms(100 * MB, Algorithm::Chain), 350 + 1000 + 15);
+    assert_eq!(of(MB), Algorithm::Tree);
+    // 200 ms are the time of 10 MB, which the root sends twice more.
+    assert_eq!(of(9 * MB), Algorithm::Tree);
+    assert_eq!(of(12 * MB), Algorithm::Chain);
+}
+
+#[test]
+fn a_broadcast_takes_two_levels_where_the_bytes_between_sites_count() {
+    // 200 Mbit/s inside and 20 Mbit/s to other sites; 100 ms.
+    let costs = among(4, 4, path(25 * MB, 200), path(2_500_000, 100_000));
+    let ms = |bytes, algorithm| costs.time(&broadcast(bytes), 16, algorithm) / 1_000_000;
+    let of = |bytes| Algorithm::of(&broadcast(bytes), 16, mesh(costs));
+
+    // Two latencies of 50 ms and two of 0.1, and two buffers of 4 ms; a frame inside takes 1 ms.
+    assert_eq!(ms(10_000, Algorithm::TwoLevel), 100 + 9);
+    // Four of each.
+    assert_eq!(ms(10_000, Algorithm::Tree), 200 + 16);
+    // The ring leaves each site once.
+    assert!((190..220).contains(&ms(10_000, Algorithm::Chain)));
+    assert_eq!(of(10_000), Algorithm::TwoLevel);
+    assert_eq!(of(64 * MB), Algorithm::Chain);
 }
 
 #[test]
