@@ -15,7 +15,7 @@ impl Reduce {
     /// where `largest` is not finite and there is more than one peer.
     ///
     /// # Formula
-    /// A chunk of the buffer starts at one rank and is reduced rank by rank, and is encoded anew each
+    /// Around a ring, a chunk of the buffer starts at one rank and is reduced rank by rank, and is encoded anew each
     /// time: once as a contribution and N − 1 times as a partial result, with world size N. An encoding
     /// of elements between −m and m moves each of them by at most
     ///
@@ -38,6 +38,11 @@ impl Reduce {
     /// the last encoding. (Rounding also adds the least positive number of the type of sums, which is not
     /// written here.) For a sum of N peers that is about
     /// N·(N + 1)/2 · `largest` / `levels`. Frames whose elements lie closer together lose less.
+    ///
+    /// With [`Direct`](crate::Algorithm::Direct) and [`TwoLevel`](crate::Algorithm::TwoLevel) an element is encoded as a
+    /// contribution, as part of the sum of a site, and as part of the result, whatever N is. At worst, N − 2
+    /// contributions lose B(`largest`) each, and their sum and the result are encoded once: about
+    /// (3·N − 3) · `largest` / `levels`, which is less from four peers on. The bound is the greater of the two.
     ///
     /// ```
     /// use pccl::{ElementType, Quantization, Reduce};

@@ -29,8 +29,8 @@ use crate::suspects::Waited;
 /// - If any contribution is NaN, the result is NaN, always with the same bits (positive, quiet, no payload). The
 ///   maximum of the two zeros is `+0`, their minimum `-0`.
 /// - A single peer keeps its contribution unchanged, including the bits of a NaN.
-/// - A quantized reduce (see [`quantize`](Self::quantize)) adds in `f32` (`f64` for `f64`), and each
-///   hop rounds to nearest on the frame's grid. A frame that contains an infinity becomes NaN, and the ranks decide
+/// - A quantized reduce (see [`quantize`](Self::quantize)) adds in `f32` (`f64` for `f64`), and whatever is sent is
+///   rounded to nearest on the frame's grid. A frame that contains an infinity becomes NaN, and the ranks decide
 ///   which elements share a frame. To mask elements of a maximum, use the least finite number, not the negative
 ///   infinity.
 ///
@@ -139,8 +139,9 @@ impl Reduce {
 
     /// Requests an algorithm, which overrides the master's choice. All peers of the group have to request the same one.
     ///
-    /// If a collective cannot use the algorithm, because the group lacks the links that it needs, or because the
-    /// buffer is too large or quantized, it uses another one. The [report](CollectiveReport::algorithm) says which.
+    /// If a collective cannot use the algorithm, because the group lacks the links that it needs, because the buffer is
+    /// too large, or because it is quantized, it uses another one. A quantized reduce can use `Ring`, `Direct` and
+    /// `TwoLevel`. The [report](CollectiveReport::algorithm) says which.
     /// Default: none.
     ///
     /// ```

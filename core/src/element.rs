@@ -315,8 +315,9 @@ impl fmt::Display for ReduceOp {
 /// Elements are quantized frame by frame, and each frame has its own parameters. So the error depends on the range of
 /// the elements of one frame. A buffer is cut into a shard for each rank, a shard into a chunk for each lane in use,
 /// and a chunk into frames of 65,536 elements; the last frame of a chunk has the rest. Each rank on a chunk's way
-/// decodes a frame, reduces in `f32` (`f64` for `F64`), and encodes the result again. An element becomes the nearest
-/// value of its frame's grid.
+/// decodes a frame, reduces in `f32` (`f64` for `F64`), and encodes the result again. With
+/// [`Direct`](Algorithm::Direct) contributions meet at one rank, so an element is encoded twice, and with
+/// [`TwoLevel`](Algorithm::TwoLevel) three times at most. An element becomes the nearest value of its frame's grid.
 ///
 /// # Infinity and NaN
 /// If one contribution, or one partial sum, is infinite or NaN, all elements of its frame are NaN in the result. With
@@ -500,6 +501,23 @@ impl CollectiveSpec {
             SpecField::Limit => self.limit() != other.limit(),
             SpecField::Ordered => self.ordered != other.ordered,
         }
+    }
+
+    /// Bytes of the whole buffer on its way between ranks: fewer than in memory if it is quantized. The two parameters
+    /// of a frame are not counted, those of a block are.
+    #[must_use]
+    pub const fn wire_bytes(&self) -> u64 {
+        let per_element = match self.quantization {
+            Quantization::None => self.element.size(),
+            Quantization::MinMax { to } | Quantization::ZeroPointScale { to } => to.size(),
+            Quantization::Blockwise4 => {
+                // The parameters of a block are `f64` for `f64`, and otherwise `f32`.
+                let of_block = if self.element.size() > 4 { 16 } else { 8 };
+                let blocks = self.count.div_ceil(64).saturating_mul(of_block);
+                return self.count.div_ceil(2).saturating_add(blocks);
+            }
+        };
+        self.count.saturating_mul(per_element as u64)
     }
 
     const fn limit(&self) -> Option<u64> {

@@ -1,4 +1,8 @@
 //! By how much a result may be wrong whose frames travelled encoded: a chunk, followed hop by hop.
+//!
+//! Around a ring each partial sum is encoded. In two levels each contribution is, each sum of a site, and the result; of
+//! the sites of so many ranks the worst are the home of the chunk alone and all others together. There the sum that is
+//! encoded is the largest, and directly it is not encoded at all.
 
 use pccl_core::element::{ElementType, Quantization, ReduceOp};
 use pccl_kernels::Codec;
@@ -20,12 +24,14 @@ pub fn error_bound(
     if world_size < 2 {
         return Some(0.0);
     }
-    let chain = Chain::new(codec, element, largest.abs())?;
-    Some(chain.follow(op, world_size))
+    let chunk = || Chunk::new(codec, element, largest.abs());
+    let (around, in_levels) = (chunk()?, chunk()?);
+    let around = around.follow(op, world_size, Chunk::around);
+    Some(around.max(in_levels.follow(op, world_size, Chunk::in_levels)))
 }
 
-/// A chunk on its way around the ring, at its worst.
-struct Chain {
+/// A chunk on its way, at its worst.
+struct Chunk {
     /// For partial results, which keep the precision of sums.
     partial: Codec,
     /// For the last decoding, which rounds to the element type.
@@ -39,6 +45,11 @@ struct Chain {
     error: f64,
 }
 
+/// What encoding may change in numbers of at most this magnitude.
+fn lost_by(codec: Codec, magnitude: f64) -> f64 {
+    codec.error_bound(-magnitude, magnitude)
+}
+
 /// What one operation in the type of sums may add to the error, and how large numbers may become.
 struct Rounding {
     relative: f64,
@@ -49,7 +60,7 @@ struct Rounding {
     greatest: f64,
 }
 
-impl Chain {
+impl Chunk {
     fn new(codec: Codec, element: ElementType, largest: f64) -> Option<Self> {
         Some(Self {
             partial: codec.of_sums(),
@@ -61,18 +72,21 @@ impl Chain {
         })
     }
 
-    fn follow(mut self, op: ReduceOp, world_size: usize) -> f64 {
+    /// From the first contribution to the result.
+    fn follow(
+        mut self,
+        op: ReduceOp,
+        world_size: usize,
+        reduce: impl Fn(&mut Self, ReduceOp, usize),
+    ) -> f64 {
         if op.weight().is_some() {
             self.multiply(world_size as f64);
         }
-        for _ in 1..world_size {
-            self.encode(self.partial);
-            self.combine(op);
-            // Written so that NaN counts as too large.
-            let fits = self.magnitude <= self.rounding.greatest_sum;
-            if !fits {
-                return f64::INFINITY;
-            }
+        reduce(&mut self, op, world_size);
+        // Written so that NaN counts as too large.
+        let fits = self.magnitude <= self.rounding.greatest_sum;
+        if !fits {
+            return f64::INFINITY;
         }
         if op == ReduceOp::Avg {
             self.divide(world_size as f64);
@@ -82,22 +96,53 @@ impl Chain {
         if fits { self.error } else { f64::INFINITY }
     }
 
+    /// Each partial result is encoded, and the next rank's contribution is added.
+    fn around(&mut self, op: ReduceOp, world_size: usize) {
+        for _ in 1..world_size {
+            self.encode(self.partial);
+            self.combine(op, (self.contribution, 0.0));
+        }
+    }
+
+    /// All but two contributions are encoded, and added to that of the gateway. The sum is encoded, and the
+    /// contribution of the home is added.
+    fn in_levels(&mut self, op: ReduceOp, world_size: usize) {
+        let lost = lost_by(self.partial, self.contribution);
+        let encoded = (self.contribution + lost, lost);
+        for _ in 2..world_size {
+            self.combine(op, encoded);
+        }
+        self.encode(self.partial);
+        self.combine(op, (self.contribution, 0.0));
+    }
+
     fn encode(&mut self, codec: Codec) {
-        let lost = codec.error_bound(-self.magnitude, self.magnitude);
+        let lost = lost_by(codec, self.magnitude);
         self.error += lost;
         self.magnitude += lost;
     }
 
-    fn combine(&mut self, op: ReduceOp) {
+    /// Combines with a term, of which this is the magnitude and the error.
+    fn combine(&mut self, op: ReduceOp, (magnitude, error): (f64, f64)) {
         match op {
-            ReduceOp::Sum | ReduceOp::Avg => self.magnitude += self.contribution,
-            // All contributions together are no larger than the largest was before it was multiplied.
-            ReduceOp::WeightedAvg { .. } => {}
-            ReduceOp::Prod => {
-                self.magnitude *= self.contribution;
-                self.error *= self.contribution;
+            ReduceOp::Sum | ReduceOp::Avg => {
+                self.magnitude += magnitude;
+                self.error += error;
             }
-            ReduceOp::Max | ReduceOp::Min => return,
+            // All contributions together are no larger than the largest was before it was multiplied.
+            ReduceOp::WeightedAvg { .. } => {
+                self.magnitude += error;
+                self.error += error;
+            }
+            ReduceOp::Prod => {
+                self.error = self.error * magnitude + error * self.magnitude;
+                self.magnitude *= magnitude;
+            }
+            ReduceOp::Max | ReduceOp::Min => {
+                self.magnitude = self.magnitude.max(magnitude);
+                self.error = self.error.max(error);
+                return;
+            }
         }
         self.round();
     }

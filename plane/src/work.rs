@@ -28,11 +28,11 @@ use pccl_core::site::Sites;
 use pccl_core::wire::FrameHeader;
 
 use crate::memory::{Pool, Scratch};
-use crate::pace::{Pace, Share, Window};
+use crate::pace::{ENCODED_FRAME_ELEMENTS, Pace, Share, Window};
 use coded::Coding;
 #[cfg(test)]
 use frame::Body;
-use kept::Kept;
+use kept::{Form, Kept};
 use stripe::{Exits, Flow, Outlet, Own, Source, StripeWork};
 use sums::Sums;
 
@@ -161,20 +161,22 @@ impl RankWork {
             StripeWork::new(plan, stripe, element_bytes as u64, &exits, &mut slots)
         });
         let stripes: Vec<StripeWork> = stripes.collect::<Option<_>>()?;
+        let form = coding.as_ref().map_or(Form::Plain, Coding::form);
         let mut kept = Vec::new();
         for number in 0..count {
             let stripe = (number, shards.stripe(count, number));
             kept.extend(Kept::all_of(
                 plan,
                 stripe,
-                element_bytes,
+                (element_bytes, form),
                 &exits,
                 &mut slots,
             )?);
         }
         let comes_back = kept.is_empty() && stripes.iter().any(StripeWork::comes_back);
         let window = match (&coding, comes_back) {
-            (Some(_), false) => return None,
+            (Some(_), false) if kept.is_empty() => return None,
+            (Some(_), false) => Window::unlimited(pace),
             (Some(_), true) => Window::of_encoded(pace, pool.encoded()),
             (None, false) => Window::unlimited(pace),
             (None, true) => Window::of_elements(pace),
@@ -347,6 +349,14 @@ impl RankWork {
         self.outlets
             .get_mut(usize::from(number))
             .ok_or(Defect::here())
+    }
+
+    /// Most bytes of elements of a frame.
+    fn piece_bytes(&self) -> u64 {
+        match &self.coding {
+            Some(_) => ENCODED_FRAME_ELEMENTS.saturating_mul(self.element_bytes as u64),
+            None => self.frame_bytes(),
+        }
     }
 
     /// Most bytes of a frame that is not encoded.

@@ -1,11 +1,13 @@
 //! Error feedback: what quantization loses in one round comes back in the next ones.
 
 use pccl::half::{bf16, f16};
-use pccl::{Communicator, Element, ElementType, Error, ErrorFeedback, Quantization, Reduce};
+use pccl::{
+    Algorithm, Communicator, Element, ElementType, Error, ErrorFeedback, Quantization, Reduce,
+};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::support::{Run, together_with};
+use crate::support::{Run, begin, join_as, together_with};
 
 const PEERS: usize = 3;
 
@@ -112,6 +114,7 @@ fn numbers_too_small_for_a_step_arrive_with_feedback_and_are_lost_without() {
 /// Together with what is held back, the results of some rounds are what was contributed.
 fn nothing_is_lost<T: Element + Into<f64>>(
     peers: &mut [Communicator],
+    wish: Algorithm,
     of_f64: fn(f64) -> T,
     precision: f64,
 ) {
@@ -128,7 +131,7 @@ fn nothing_is_lost<T: Element + Into<f64>>(
     ];
     for (reduce, divisor) in [(Reduce::sum(), 1.0), (Reduce::avg(), PEERS as f64)] {
         for quantization in quantizations {
-            let reduce = reduce.quantize(quantization);
+            let reduce = reduce.algorithm(wish).quantize(quantization);
 
             let rounds = reduce_many(peers, ROUNDS, of_f64, reduce, true);
 
@@ -143,15 +146,19 @@ fn nothing_is_lost<T: Element + Into<f64>>(
 }
 
 #[test]
-fn what_the_results_lack_is_held_back_for_every_type_of_float() {
+fn what_the_results_lack_is_held_back_for_every_type_of_float_and_by_every_algorithm() {
     let run = Run::new();
-    let mut peers = run.peers(PEERS);
+    let site = |index: usize| run.builder().site(["eu", "us"][index % 2]);
+    let mut peers = vec![begin(site(0))];
+    (1..PEERS).for_each(|index| join_as(site(index), &mut peers));
 
-    // As exact as the sums are, which are of `f32` or `f64`.
-    nothing_is_lost::<f16>(&mut peers, f16::from_f64, 1e-4);
-    nothing_is_lost::<bf16>(&mut peers, bf16::from_f64, 1e-4);
-    nothing_is_lost::<f32>(&mut peers, |number| number as f32, 1e-4);
-    nothing_is_lost::<f64>(&mut peers, |number| number, 1e-12);
+    for wish in [Algorithm::Ring, Algorithm::Direct, Algorithm::TwoLevel] {
+        // As exact as the sums are, which are of `f32` or `f64`.
+        nothing_is_lost::<f16>(&mut peers, wish, f16::from_f64, 1e-4);
+        nothing_is_lost::<bf16>(&mut peers, wish, bf16::from_f64, 1e-4);
+        nothing_is_lost::<f32>(&mut peers, wish, |number| number as f32, 1e-4);
+        nothing_is_lost::<f64>(&mut peers, wish, |number| number, 1e-12);
+    }
 }
 
 #[test]

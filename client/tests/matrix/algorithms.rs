@@ -10,10 +10,10 @@ use crate::reference::at_once;
 use crate::support::{Run, begin, join_as, together_with};
 use crate::{OPS, Op};
 
-const WORLDS: [usize; 6] = [1, 2, 3, 4, 5, 8];
+pub(crate) const WORLDS: [usize; 6] = [1, 2, 3, 4, 5, 8];
 
 /// Elements of the largest buffer. It is several stripes, and not cut into equal shards.
-const MOST: usize = 203_530;
+pub(crate) const MOST: usize = 203_530;
 
 /// Bytes of the largest buffer that travels whole, and of the largest one that takes rounds.
 const WHOLE_MAX: usize = 32 * 1024;
@@ -28,7 +28,7 @@ enum Kind {
 }
 
 /// Peers at so many sites, whose sizes differ.
-struct Peers {
+pub(crate) struct Peers {
     // Dropped before the run.
     peers: Vec<Communicator>,
     _run: Run,
@@ -36,7 +36,7 @@ struct Peers {
 }
 
 impl Peers {
-    fn at(sites: usize, world: usize) -> Self {
+    pub(crate) fn at(sites: usize, world: usize) -> Self {
         const NAMES: [&str; 3] = ["eu", "us", "asia"];
         // The first site has twice as many as the last.
         let site = |index: usize| NAMES[[0, 1, 0, 2][index % 4] % sites];
@@ -52,8 +52,17 @@ impl Peers {
         }
     }
 
-    fn world(&self) -> usize {
+    pub(crate) fn world(&self) -> usize {
         self.peers.len()
+    }
+
+    pub(crate) fn all(&mut self) -> &mut [Communicator] {
+        &mut self.peers
+    }
+
+    /// Whether a large buffer can be reduced by it.
+    pub(crate) fn can_reduce_by(&self, algorithm: Algorithm) -> bool {
+        self.can_take(algorithm, Kind::AllReduce, usize::MAX)
     }
 
     /// Whether a collective can take it.

@@ -1,11 +1,13 @@
 //! Floats that travel in fewer bits: within the stated bound of the exact result.
 
 use pccl::half::{bf16, f16};
-use pccl::{Element, ElementType, Quantization};
+use pccl::{Algorithm, Element, ElementType, Quantization, Reduce};
 
-use crate::group::Group;
+use crate::algorithms::{MOST, Peers, WORLDS};
+use crate::group::{Group, bytes};
 use crate::number::at_once;
 use crate::plain::{contributions, first};
+use crate::support::together_with;
 use crate::{OPS, Op, most, sizes};
 
 pub(crate) const QUANTIZATIONS: [Quantization; 5] = [
@@ -49,7 +51,8 @@ where
     for op in OPS {
         let exact = exact(op, &numbers);
         for quantization in QUANTIZATIONS {
-            let reduce = op.reduce().quantize(quantization);
+            let around = op.reduce().algorithm(Algorithm::Ring);
+            let reduce = around.quantize(quantization);
             let bound = reduce.error_bound(T::TYPE, world, LARGEST).unwrap();
             for count in sizes::<T>(world) {
                 let result = group.reduce(reduce, &first(&numbers, count));
@@ -104,4 +107,86 @@ fn four_peers_get_the_same_bits_within_the_bound() {
 #[test]
 fn five_peers_get_the_same_bits_within_the_bound() {
     every_float_and_quantization(5);
+}
+
+/// All quantizations and operations for one type, by one algorithm.
+fn check_by<T: Element>(peers: &mut Peers, wish: Algorithm, of_f64: fn(f64) -> T)
+where
+    f64: From<T>,
+{
+    let world = peers.world();
+    let numbers: Vec<Vec<T>> = contributions(world, MOST, spread)
+        .into_iter()
+        .map(|own| own.into_iter().map(of_f64).collect())
+        .collect();
+    for op in OPS {
+        let exact = exact(op, &numbers);
+        for quantization in QUANTIZATIONS {
+            let reduce = op.reduce().algorithm(wish).quantize(quantization);
+            let bound = reduce.error_bound(T::TYPE, world, LARGEST).unwrap();
+            let is_costly = op != Op::Sum || size_of::<T>() != 4;
+            let most = if is_costly { 1025 } else { MOST };
+            for count in [0, 1, world - 1, world, most] {
+                let own = first(&numbers, count);
+                let result = reduced_by(peers, (wish, reduce), &own);
+                for (got, exact) in result.iter().zip(&exact) {
+                    let error = (f64::from(*got) - exact).abs();
+                    assert!(
+                        error <= bound,
+                        "{reduce:?} of {count} {}: {error} of {bound}",
+                        T::TYPE
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// The result of an all-reduce. All peers have to have its bits, and those of its shards if it is scattered.
+fn reduced_by<T: Element>(
+    peers: &mut Peers,
+    (wish, reduce): (Algorithm, Reduce),
+    own: &[&[T]],
+) -> Vec<T> {
+    let granted = peers.can_reduce_by(wish);
+    let mut results = together_with(peers.all(), |index, peer| {
+        let mut result = own[index].to_vec();
+        let report = peer.all_reduce(&mut result, reduce).unwrap();
+        assert!(!granted || report.algorithm == wish, "{report}");
+        let mut scattered = own[index].to_vec();
+        let shard = peer.reduce_scatter(&mut scattered, reduce).unwrap().shard;
+        let range = shard.range();
+        assert!(bytes(&scattered[range.clone()]) == bytes(&result[range]));
+        result
+    });
+    let first = results.swap_remove(0);
+    for other in &results {
+        assert!(bytes(&first) == bytes(other), "{reduce:?} of {}", T::TYPE);
+    }
+    first
+}
+
+fn every_float_by(sites: usize, wish: Algorithm) {
+    for world in WORLDS {
+        let mut peers = Peers::at(sites, world);
+        check_by::<f16>(&mut peers, wish, f16::from_f64);
+        check_by::<bf16>(&mut peers, wish, bf16::from_f64);
+        check_by::<f32>(&mut peers, wish, |number| number as f32);
+        check_by::<f64>(&mut peers, wish, |number| number);
+    }
+}
+
+#[test]
+fn directly_all_get_the_same_bits_within_the_bound() {
+    every_float_by(1, Algorithm::Direct);
+}
+
+#[test]
+fn in_two_levels_among_two_sites_all_get_the_same_bits_within_the_bound() {
+    every_float_by(2, Algorithm::TwoLevel);
+}
+
+#[test]
+fn in_two_levels_among_three_sites_all_get_the_same_bits_within_the_bound() {
+    every_float_by(3, Algorithm::TwoLevel);
 }

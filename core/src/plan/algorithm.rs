@@ -323,8 +323,8 @@ impl Algorithm {
 
     /// Whether a collective can use this algorithm in a world of `world` ranks, on these paths.
     ///
-    /// A quantized collective takes the ring or the chain. A buffer is sent whole if it has at most
-    /// [`WHOLE_BUFFER_MAX`] bytes, and if the buffers of all ranks together fit in one frame ([`FRAME_PAYLOAD_MAX`]),
+    /// A quantized collective takes the ring, two levels, or the direct exchange. A buffer is sent whole if it has at
+    /// most [`WHOLE_BUFFER_MAX`] bytes, and if the buffers of all ranks together fit in one frame ([`FRAME_PAYLOAD_MAX`]),
     /// because a rank keeps them all until it adds. Rounds are limited to [`CIRCULANT_BUFFER_MAX`] bytes, because a
     /// round is one message. Two levels need several sites, and several members at one of them. In a world of two the
     /// ring is the mesh, and a mesh brings no gain.
@@ -347,11 +347,11 @@ impl Algorithm {
             Reach::Mesh => paths.reach_of(world) == Reach::Mesh,
         };
         let fits = match self {
-            Self::Ring | Self::Chain => true,
+            Self::Ring | Self::Chain | Self::Direct => true,
             Self::Whole(_) => is_plain && travels_whole,
-            Self::Direct | Self::Tree => is_plain,
+            Self::Tree => is_plain,
             Self::Circulant => is_plain && bytes <= CIRCULANT_BUFFER_MAX,
-            Self::TwoLevel => is_plain && paths.two_levels,
+            Self::TwoLevel => paths.two_levels,
             Self::Relay => is_plain && spec.ordered,
         };
         let is_ordered = spec.ordered && spec.kind.reduces();

@@ -99,7 +99,7 @@ impl Costs {
     /// ```
     #[must_use]
     pub fn time(&self, spec: &CollectiveSpec, world: u32, algorithm: Algorithm) -> u64 {
-        let bytes = u128::from(spec.count.saturating_mul(spec.element.size() as u64));
+        let bytes = u128::from(spec.wire_bytes());
         let halves = u128::from(spec.kind.reduces()) + u128::from(spec.kind.gathers());
         let others = u128::from(world.saturating_sub(1));
         let share = bytes.checked_div(u128::from(world)).unwrap_or(0);

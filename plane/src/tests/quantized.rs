@@ -5,14 +5,15 @@ use std::f64::consts::PI;
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::Seq;
-use pccl_core::plan::{Shards, stripes_for};
+use pccl_core::plan::{Algorithm, Shards, stripes_for};
 use pccl_kernels::Codec;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::test;
 
 use super::reference::OPS;
-use super::support::{AROUND, ring, run_all, spec};
+use super::support::{AROUND, mesh, ring, run_all, spec};
+use crate::error_bound;
 use crate::work::codec_of;
 
 const CASES: u64 = 1000;
@@ -314,4 +315,68 @@ async fn a_thousand_random_cases_end_with_the_same_bits_and_within_the_bound() {
         let worst = worst(&case, &contributions, &result);
         assert!(worst <= 1.0, "{worst} times the bound: {case:?}");
     }
+}
+
+/// Each case by an algorithm of a mesh, whose error stays below the bound that users are told.
+async fn all_cases_over_a_mesh(algorithm: Algorithm) {
+    for seed in 0..CASES / 2 {
+        let case = Case::new(seed);
+        let contributions = case.contributions();
+        let element = case.spec.element;
+        let inputs = contributions.iter().map(|own| encoded(element, own));
+        let inputs: Vec<Vec<u8>> = inputs.collect();
+        let mut members = mesh(case.world, case.lanes);
+        let ports = members
+            .iter_mut()
+            .map(|m| m.plane.begin(Seq(1), case.spec, algorithm))
+            .collect();
+
+        let ended = run_all(ports, &inputs).await;
+
+        for (rank, other) in ended.iter().enumerate() {
+            assert!(other.outcome.is_ok(), "rank {rank} of {case:?}");
+            assert!(other.data == ended[0].data, "rank {rank} of {case:?}");
+        }
+        let largest = contributions
+            .iter()
+            .flatten()
+            .fold(0.0, |most: f64, x| most.max(x.abs()));
+        let quantized = (element, case.spec.quantization);
+        let bound = error_bound(case.spec.op, quantized, case.world, largest).unwrap();
+        let exact = exact(case.spec.op, &contributions);
+        for (got, exact) in numbers(element, &ended[0].data).iter().zip(exact) {
+            let is_near = bound == f64::INFINITY || (got - exact).abs() <= bound;
+            assert!(is_near, "{got} and not {exact} ± {bound}: {case:?}");
+        }
+    }
+}
+
+/// The result without any rounding but that of `f64`.
+fn exact(op: ReduceOp, contributions: &[Vec<f64>]) -> Vec<f64> {
+    let reduce = |at: usize| {
+        let column = contributions.iter().map(|own| own[at]);
+        let all = column.reduce(|one, other| match op {
+            ReduceOp::Sum | ReduceOp::Avg | ReduceOp::WeightedAvg { .. } => one + other,
+            ReduceOp::Prod => one * other,
+            ReduceOp::Max => one.max(other),
+            ReduceOp::Min => one.min(other),
+        });
+        let divisor = if op == ReduceOp::Avg {
+            contributions.len()
+        } else {
+            1
+        };
+        all.unwrap() / divisor as f64
+    };
+    (0..contributions[0].len()).map(reduce).collect()
+}
+
+#[test(start_paused = true)]
+async fn what_is_exchanged_directly_ends_with_the_same_bits_and_within_the_bound() {
+    all_cases_over_a_mesh(Algorithm::Direct).await;
+}
+
+#[test(start_paused = true)]
+async fn what_takes_two_levels_ends_with_the_same_bits_and_within_the_bound() {
+    all_cases_over_a_mesh(Algorithm::TwoLevel).await;
 }

@@ -176,12 +176,12 @@ impl RankWork {
         let (number, handling, range) = (incoming.stripe, incoming.handling, incoming.range);
         match (incoming.landing, handling.action) {
             (Landing::Result, _) => Ok(Body::Result(range)),
-            (Landing::Scratch(frame), _) if self.coding.is_some() => {
-                self.take_in_encoded(handling, &range, incoming.length, frame, buffers)
-            }
             (Landing::Scratch(frame), Action::Keep { sum, turn }) => {
                 self.keep((number, sum, turn), &range, &frame, buffers)?;
                 Ok(Body::Held(frame))
+            }
+            (Landing::Scratch(frame), _) if self.coding.is_some() => {
+                self.take_in_encoded(handling, &range, incoming.length, frame, buffers)
             }
             (Landing::Scratch(frame), Action::Combine | Action::Complete) => {
                 let onward = self.onward(number, handling, 0)?;

@@ -2,17 +2,19 @@
 //!
 //! Each frame of [`ENCODED_FRAME_ELEMENTS`] elements (fewer at the end of a chunk) has parameters of
 //! its own. A rank that reduces decodes a frame, adds its own elements in `f32` or `f64`, and encodes
-//! the sum again. The rank that finishes a chunk adopts what the others will decode, and the gather
-//! phase passes the encoded bytes on as they are: so all ranks end with the same bits.
+//! the sum again. So does a rank that keeps terms, once all are here. The rank that finishes a chunk adopts what the
+//! others will decode, and the gather phase passes the encoded bytes on as they are: so all ranks end with the same
+//! bits.
 
 use std::ops::Range;
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization};
-use pccl_kernels::{Codec, Scheme};
+use pccl_kernels::{Codec, Op, Scheme};
 
 use super::RankWork;
 use super::fault::Defect;
 use super::frame::Body;
+use super::kept::{Form, Kept};
 use super::kernel::element_of;
 use super::stripe::Handling;
 use crate::floats::Float;
@@ -25,6 +27,8 @@ pub(super) struct Coding {
     /// What is encoded.
     pub(super) float: Float,
     pub(super) sums: Vec<u8>,
+    /// Room for one decoded term of them.
+    term: Vec<u8>,
 }
 
 impl Coding {
@@ -41,7 +45,13 @@ impl Coding {
             codec,
             float: Float::of(spec.element)?,
             sums: Vec::new(),
+            term: Vec::new(),
         }))
+    }
+
+    /// In which form terms are kept.
+    pub(super) const fn form(&self) -> Form {
+        Form::Encoded(self.codec, self.float.size())
     }
 
     /// How many elements a frame of `length` encoded bytes holds where `remaining` are missing.
@@ -144,7 +154,73 @@ impl RankWork {
     }
 }
 
+impl RankWork {
+    /// Adds a piece of all terms of a sum: the own contribution and the first other one, then the rest by turn. Encodes
+    /// the sum, adopts what the others will decode if it is the result, and sends it where it goes.
+    pub(super) fn add_encoded(
+        &mut self,
+        number: usize,
+        piece: &Range<usize>,
+        buffers: &mut UserBuffers<'_>,
+    ) -> Result<(), Defect> {
+        let elements = piece.len() / self.element_bytes;
+        let (op, average_over) = (self.sums.op, self.sums.average_over);
+        let coding = self.coding.as_mut().ok_or(Defect::here())?;
+        let kept = self.kept.get(number).ok_or(Defect::here())?;
+        let own = buffers.contribution(piece.clone()).ok_or(Defect::here())?;
+        coding.add_all(op, (kept, piece), own)?;
+        let (codec, slot) = (coding.codec, kept.slot());
+        let room = coding.room_for(elements).ok_or(Defect::here())?;
+        let sums = coding.sums.get_mut(..room).ok_or(Defect::here())?;
+        if let Some(contributors) = average_over.filter(|_| slot.is_some()) {
+            codec.divide_sums(sums, contributors)?;
+        }
+        let length = codec.encoded_len(elements);
+        let mut frame = self.scratch.take(length);
+        let encoded = frame.get_mut(..length).ok_or(Defect::here())?;
+        codec.encode_sums(sums, encoded)?;
+        if let Some(slot) = slot {
+            let result = buffers.overwrite(slot, piece.clone());
+            codec.decode(encoded, result.ok_or(Defect::here())?)?;
+        }
+        if buffers.note_losses() {
+            self.note_lost_of_sums(slot.is_some(), piece, buffers)?;
+        }
+        self.tell(number, piece, frame.get(..length).ok_or(Defect::here())?)?;
+        self.scratch.put(frame);
+        self.added(number, piece)
+    }
+}
+
 impl Coding {
+    /// Adds a piece of the own contribution and of all terms that are kept.
+    fn add_all(
+        &mut self,
+        op: Op,
+        (kept, piece): (&Kept, &Range<usize>),
+        own: &[u8],
+    ) -> Result<(), Defect> {
+        let room = self
+            .room_for(own.len() / self.float.size())
+            .ok_or(Defect::here())?;
+        if self.term.len() < room {
+            self.term.resize(room, 0);
+        }
+        let sums = self.sums.get_mut(..room).ok_or(Defect::here())?;
+        let term = self.term.get_mut(..room).ok_or(Defect::here())?;
+        let of_sums = self.codec.of_sums();
+        for (nth, turn) in kept.turns_of_others().enumerate() {
+            let encoded = kept.term(turn, piece).ok_or(Defect::here())?;
+            if nth == 0 {
+                self.codec.reduce(op, own, encoded, sums)?;
+            } else {
+                of_sums.decode(encoded, term)?;
+                pccl_kernels::reduce(of_sums.element(), op, sums, term)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Makes room for the sums of so many elements: in bytes.
     pub(super) fn room_for(&mut self, elements: usize) -> Option<usize> {
         let bytes = elements.checked_mul(self.codec.sum_element().size())?;

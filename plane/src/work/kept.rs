@@ -3,21 +3,47 @@
 //! In which turn each is added says the plan ([`Action::Keep`](pccl_core::plan::Action::Keep)). They are added
 //! as far as all of them have arrived, frame by frame, and what is added goes at once where the plan says. A sum
 //! that is the result leaves from there; one that lacks contributions leaves from scratch.
+//!
+//! Terms that travel encoded are kept encoded, and a sum of them leaves encoded (see [`coded`](super::coded)).
 
 use std::ops::Range;
 
 use pccl_core::plan::{self, Plan, Stripe};
+use pccl_kernels::Codec;
 
 use super::fault::Defect;
 use super::frame::{Body, OutgoingFrame};
 use super::stripe::{Exits, Onward};
 use super::{RankWork, Sums, to_memory};
 use crate::memory::UserBuffers;
+use crate::pace::ENCODED_FRAME_ELEMENTS;
+
+/// In which form terms arrive and are kept.
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    /// As elements.
+    Plain,
+    /// In encoded frames of elements of so many bytes.
+    Encoded(Codec, usize),
+}
+
+impl Form {
+    /// The bytes that so many bytes of elements take, from the start of a term on.
+    fn length(self, bytes: usize) -> usize {
+        let Self::Encoded(codec, element_bytes) = self else {
+            return bytes;
+        };
+        let (elements, frame) = (bytes / element_bytes, ENCODED_FRAME_ELEMENTS as usize);
+        let whole = elements / frame * codec.encoded_len(frame);
+        whole + codec.encoded_len(elements % frame)
+    }
+}
 
 /// The terms of a sum, as far as they are here.
 pub(super) struct Kept {
-    /// In the order in which they are added, one behind the other. The own one stays where it is.
+    /// By turn, one behind the other. The own one stays where it is.
     terms: Vec<u8>,
+    form: Form,
     stripe: u16,
     /// The bytes of the buffer that they are of.
     range: Range<usize>,
@@ -37,7 +63,7 @@ impl Kept {
     pub(super) fn all_of(
         plan: Plan<'_>,
         (stripe, elements): (u16, Stripe<'_>),
-        element_bytes: usize,
+        (element_bytes, form): (usize, Form),
         exits: &Exits,
         slots: &mut impl Iterator<Item = usize>,
     ) -> Option<Vec<Self>> {
@@ -51,6 +77,7 @@ impl Kept {
             let told = kept.told.map(|to| exits.onward(plan, stripe, to));
             Some(Self {
                 terms: Vec::new(),
+                form,
                 stripe,
                 own_turn,
                 arrived,
@@ -83,13 +110,30 @@ impl Kept {
     }
 
     fn bytes(&self) -> usize {
-        self.range.len() * self.arrived.len()
+        self.form.length(self.range.len()) * self.arrived.len()
     }
 
     /// Where a piece of the contribution is that is added in a turn.
-    const fn place(&self, turn: usize, piece: &Range<usize>) -> Range<usize> {
-        let start = turn * (self.range.end - self.range.start);
-        start + piece.start - self.range.start..start + piece.end - self.range.start
+    fn place(&self, turn: usize, piece: &Range<usize>) -> Range<usize> {
+        let term = turn * self.form.length(self.range.len());
+        let start = term + self.form.length(piece.start - self.range.start);
+        start..start + self.form.length(piece.len())
+    }
+
+    /// A piece of the contribution that is added in a turn.
+    pub(super) fn term(&self, turn: usize, piece: &Range<usize>) -> Option<&[u8]> {
+        self.terms.get(self.place(turn, piece))
+    }
+
+    /// The turns in which contributions of others are added.
+    pub(super) fn turns_of_others(&self) -> impl Iterator<Item = usize> + use<> {
+        let own_turn = self.own_turn;
+        (0..self.arrived.len()).filter(move |turn| *turn != own_turn)
+    }
+
+    /// Where the result is written, if it is one.
+    pub(super) const fn slot(&self) -> Option<usize> {
+        self.slot
     }
 
     /// The next piece of the result, if all that it needs is here.
@@ -134,10 +178,11 @@ impl RankWork {
         }
         let turn = turn as usize;
         let place = kept.place(turn, range);
+        let frame = frame.get(..place.len()).ok_or(Defect::here())?;
         let place = kept.terms.get_mut(place).ok_or(Defect::here())?;
-        place.copy_from_slice(frame.get(..range.len()).ok_or(Defect::here())?);
+        place.copy_from_slice(frame);
         *kept.arrived.get_mut(turn).ok_or(Defect::here())? = range.end;
-        let limit = self.frame_bytes();
+        let limit = self.piece_bytes();
         let next = |work: &Self| work.kept.get(number)?.next_piece(limit);
         while let Some(piece) = next(self) {
             self.add(number, &piece, buffers)?;
@@ -165,12 +210,22 @@ impl RankWork {
         if self.kept.get(number).is_some_and(Kept::is_result) {
             self.free_contributions(buffers)?;
         }
+        match &self.coding {
+            Some(_) => self.add_encoded(number, piece, buffers),
+            None => self.add_plain(number, piece, buffers),
+        }
+    }
+
+    fn add_plain(
+        &mut self,
+        number: usize,
+        piece: &Range<usize>,
+        buffers: &mut UserBuffers<'_>,
+    ) -> Result<(), Defect> {
         let sums = self.sums;
         let kept = self.kept.get_mut(number).ok_or(Defect::here())?;
         let sum = kept.add(sums, piece, buffers)?;
         let mut terms = std::mem::take(&mut kept.terms);
-        kept.added = piece.end;
-        let is_whole = kept.added == kept.range.end;
         let sum = terms.get_mut(sum).ok_or(Defect::here())?;
         if let Some(slot) = kept.slot {
             sums.divide(sum)?;
@@ -178,25 +233,38 @@ impl RankWork {
             result.ok_or(Defect::here())?.copy_from_slice(sum);
         }
         self.tell(number, piece, sum)?;
-        match self.kept.get_mut(number) {
-            Some(kept) if !is_whole => kept.terms = terms,
-            Some(_) | None => self.scratch.put(terms),
+        self.kept.get_mut(number).ok_or(Defect::here())?.terms = terms;
+        self.added(number, piece)
+    }
+
+    /// A piece of a sum is complete. The terms are of no more use after the last one.
+    pub(super) fn added(&mut self, number: usize, piece: &Range<usize>) -> Result<(), Defect> {
+        let kept = self.kept.get_mut(number).ok_or(Defect::here())?;
+        kept.added = piece.end;
+        if kept.added == kept.range.end {
+            let terms = std::mem::take(&mut kept.terms);
+            self.scratch.put(terms);
         }
         Ok(())
     }
 
-    /// A piece of a sum goes where the plan says.
-    fn tell(&mut self, number: usize, piece: &Range<usize>, sum: &[u8]) -> Result<(), Defect> {
+    /// A piece of a sum, in the form in which terms arrive, goes where the plan says.
+    pub(super) fn tell(
+        &mut self,
+        number: usize,
+        piece: &Range<usize>,
+        sum: &[u8],
+    ) -> Result<(), Defect> {
         let told = self.kept.get(number).map_or(0, |kept| kept.told.len());
         for at in 0..told {
             let kept = self.kept.get(number).ok_or(Defect::here())?;
             let onward = *kept.told.get(at).ok_or(Defect::here())?;
-            let (stripe, is_result) = (kept.stripe, kept.slot.is_some());
-            let body = match is_result {
-                true => Body::Result(piece.clone()),
-                false => Body::Held(self.copied(Some(sum))?),
+            let (stripe, is_result) = (kept.stripe, kept.is_result());
+            let body = match (is_result, kept.form) {
+                (true, Form::Plain) => Body::Result(piece.clone()),
+                (false, _) | (true, Form::Encoded(..)) => Body::Held(self.copied(Some(sum))?),
             };
-            let header = self.header(stripe, onward.step, piece.start, piece.len())?;
+            let header = self.header(stripe, onward.step, piece.start, sum.len())?;
             let outgoing = OutgoingFrame { header, body };
             let bytes = piece.len() as u64;
             self.outlet(onward.outlet)?.push(onward, outgoing, bytes);

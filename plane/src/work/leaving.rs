@@ -8,7 +8,6 @@ use super::frame::{Body, OutgoingFrame};
 use super::stripe::Onward;
 use super::{RankWork, to_memory};
 use crate::memory::UserBuffers;
-use crate::pace::ENCODED_FRAME_ELEMENTS;
 
 impl RankWork {
     /// The next frame to leave by `outlet`, or `None` where nothing may leave. What was received goes
@@ -41,10 +40,7 @@ impl RankWork {
         nth: usize,
         buffers: &UserBuffers<'_>,
     ) -> Result<(Onward, OutgoingFrame), Defect> {
-        let limit = match &self.coding {
-            Some(_) => ENCODED_FRAME_ELEMENTS.saturating_mul(self.element_bytes as u64),
-            None => self.frame_bytes(),
-        };
+        let limit = self.piece_bytes();
         let stripe = self.stripes.get_mut(usize::from(number));
         let own = stripe.and_then(|stripe| stripe.own.get_mut(nth));
         let own = own.ok_or(Defect::here())?;

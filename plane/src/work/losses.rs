@@ -1,8 +1,8 @@
 //! What this rank's encodings have lost, for whoever adds it to the next contribution.
 //!
-//! A rank encodes each element once: those of its own chunk as a contribution, all others as a partial
-//! sum with its own contribution in it. So the losses of all ranks together are exactly what the
-//! result lacks. Only sums (and averages) can be made up for like that; for others nothing is noted.
+//! A rank encodes each element once: as a contribution, or as a sum with its own contribution in it. So the losses of
+//! all ranks together are exactly what the result lacks. Only sums (and averages) can be made up for like that; for
+//! others nothing is noted.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -25,12 +25,10 @@ impl RankWork {
             return Ok(());
         }
         let frame = ENCODED_FRAME_ELEMENTS as usize * self.element_bytes;
-        for stripe in 0..self.stripes.len() {
-            let own = self
-                .stripes
-                .get(stripe)
-                .and_then(|stripe| stripe.own.first());
-            let own = to_memory(&own.ok_or(Defect::here())?.rest)?;
+        let own = self.stripes.iter().flat_map(|stripe| &stripe.own);
+        let own: Vec<Range<u64>> = own.map(|own| own.rest.clone()).collect();
+        for own in &own {
+            let own = to_memory(own)?;
             for start in own.clone().step_by(frame) {
                 let piece = start..own.end.min(start + frame);
                 self.note_lost_of_piece(&piece, buffers)?;

@@ -147,18 +147,28 @@ fn what_all_ranks_contribute_fits_into_one_frame_or_does_not_travel_whole() {
 }
 
 #[test]
-fn quantized_buffers_take_the_ring() {
-    for count in [1, WHOLE_BUFFER_MAX] {
+fn a_quantized_buffer_is_never_sent_whole_and_takes_no_rounds() {
+    let of = |count, paths| {
         let quantized = CollectiveSpec {
             quantization: Quantization::Blockwise4,
             ..spec(ElementType::F32, count)
         };
+        Algorithm::of(&quantized, 4, paths)
+    };
+    let two_levels = Paths {
+        two_levels: true,
+        ..between_machines(Reach::Mesh)
+    };
 
-        for paths in [between_machines, within_a_machine] {
-            let taken = Algorithm::of(&quantized, 4, paths(Reach::Mesh));
-            assert_eq!(taken, Algorithm::Ring);
-        }
+    for count in [1, WHOLE_BUFFER_MAX / 4] {
+        assert_eq!(of(count, between_machines(Reach::Mesh)), Algorithm::Direct);
+        assert_eq!(of(count, between_machines(Reach::Ring)), Algorithm::Ring);
+        assert_eq!(of(count, within_a_machine(Reach::Mesh)), Algorithm::Ring);
+        assert_eq!(of(count, two_levels), Algorithm::TwoLevel);
     }
+    let large = DIRECT_BUFFER_MAX / 4 + 1;
+    assert_eq!(of(large, between_machines(Reach::Mesh)), Algorithm::Ring);
+    assert_eq!(of(large, two_levels), Algorithm::TwoLevel);
 }
 
 /// What reduces so many bytes in the order of the peers.

@@ -109,18 +109,59 @@ fn a_wish_is_granted_if_it_can_be() {
 }
 
 #[test]
-fn what_is_quantized_takes_the_ring_whatever_it_costs_or_is_wished_for() {
-    let paths = mesh(among(4, 4, path(100 * MB, 100), path(10 * MB, 100_000)));
-    for wish in Algorithm::ALL {
+fn what_is_quantized_takes_nothing_that_cannot_be_encoded_whatever_is_wished_for() {
+    let mut paths = mesh(among(4, 4, path(100 * MB, 100), path(10 * MB, 100_000)));
+    paths.two_levels = true;
+    let of = |wish, quantization| {
         let spec = CollectiveSpec {
             element: ElementType::F32,
-            quantization: Quantization::Blockwise4,
-            algorithm: Some(wish),
+            quantization,
+            algorithm: wish,
             ..reduce(MB)
         };
+        Algorithm::of(&spec, 16, paths)
+    };
+    let to_bytes = Quantization::MinMax {
+        to: ElementType::U8,
+    };
 
-        assert_eq!(Algorithm::of(&spec, 16, paths), Algorithm::Ring);
+    for quantization in [Quantization::Blockwise4, to_bytes] {
+        assert_eq!(of(None, quantization), Algorithm::TwoLevel);
+        for wish in Algorithm::ALL {
+            let can_be = matches!(
+                wish,
+                Algorithm::Ring | Algorithm::Direct | Algorithm::TwoLevel
+            );
+            let expected = if can_be { wish } else { Algorithm::TwoLevel };
+            assert_eq!(of(Some(wish), quantization), expected);
+        }
     }
+}
+
+#[test]
+fn the_cost_of_what_is_quantized_is_that_of_the_bytes_that_travel() {
+    let costs = among(1, 4, path(10 * MB, 10_000), path(10 * MB, 10_000));
+    let time = |element, quantization, count| {
+        let spec = CollectiveSpec {
+            element,
+            quantization,
+            count,
+            ..reduce(0)
+        };
+        costs.time(&spec, 4, Algorithm::Ring)
+    };
+    let to_bytes = Quantization::MinMax {
+        to: ElementType::U8,
+    };
+
+    let encoded = time(ElementType::F32, to_bytes, 4 * MB);
+    assert_eq!(encoded, time(ElementType::U8, Quantization::None, 4 * MB));
+    // Half a byte for each element, and eight for each block of 64.
+    let in_blocks = time(ElementType::F32, Quantization::Blockwise4, 64 * MB);
+    assert_eq!(
+        in_blocks,
+        time(ElementType::U8, Quantization::None, 40 * MB)
+    );
 }
 
 #[test]
