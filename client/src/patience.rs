@@ -6,20 +6,30 @@ use std::time::Duration;
 use pccl_core::timers::{PAUSE, prolonged};
 use tokio::time::{Instant, timeout_at};
 
-/// Waits for the future so long; `None`: it took longer. The rule is that of [`pccl_core::timers`]: where
-/// the limit is found to have passed long ago, the process stood still, and whoever is to answer may have
-/// stood still with it. It gets a pause.
+/// Parts of a limit. A process that stands still loses one of them.
+const PARTS: u32 = 4;
+
+/// Waits for the future so long; `None`: it took longer. The rule is that of [`pccl_core::timers`]: if a part of the
+/// limit is found to have passed long ago, the process stood still, and whoever is to answer may have stood still with
+/// it. It gets a pause, and the other parts. Without them a standstill that is little longer than the limit would not
+/// be told from a limit that has passed.
 pub(crate) async fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
-    let Some(mut end) = Instant::now().checked_add(limit) else {
+    let mut end = Instant::now();
+    if end.checked_add(limit).is_none() {
         return Some(future.await);
-    };
-    loop {
-        if let Ok(output) = timeout_at(end, &mut future).await {
-            return Some(output);
-        }
-        end = prolonged(end, Instant::now(), PAUSE)?;
     }
+    for _ in 0..PARTS {
+        let mut next = Some(end + limit / PARTS);
+        while let Some(limit) = next {
+            end = limit;
+            if let Ok(output) = timeout_at(end, &mut future).await {
+                return Some(output);
+            }
+            next = prolonged(end, Instant::now(), PAUSE);
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -42,15 +52,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_whose_limit_passed_while_the_process_stood_still_lasts_for_a_pause() {
-        let resumed = Instant::now() + 10 * LIMIT;
-        let mut answered = pin!(within(LIMIT, sleep_until(resumed + PAUSE / 2)));
-        let mut unanswered = pin!(within(LIMIT, sleep_until(resumed + LIMIT)));
-        begin_and_stand_still(&mut answered, Duration::ZERO).await;
-        begin_and_stand_still(&mut unanswered, 10 * LIMIT).await;
+    async fn a_standstill_takes_a_quarter_of_a_wait_however_long_it_is() {
+        for standstill in [LIMIT + PAUSE / 2, 10 * LIMIT] {
+            let resumed = Instant::now() + standstill;
+            let mut answered = pin!(within(LIMIT, sleep_until(resumed + LIMIT / 2)));
+            let mut unanswered = pin!(within(LIMIT, sleep_until(resumed + LIMIT)));
+            begin_and_stand_still(&mut answered, Duration::ZERO).await;
+            begin_and_stand_still(&mut unanswered, standstill).await;
 
-        let ended = tokio::join!(answered, unanswered);
-        assert_eq!(ended, (Some(()), None));
-        assert_eq!(resumed.elapsed(), PAUSE);
+            let ended = tokio::join!(answered, unanswered);
+            assert_eq!(ended, (Some(()), None));
+            assert_eq!(resumed.elapsed(), PAUSE + LIMIT / 4 * 3);
+        }
     }
 }

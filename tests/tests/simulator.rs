@@ -9,7 +9,7 @@ use pccl_tests::simulator::{Without, simulate};
 const SEEDS: u64 = 500;
 
 /// Later seeds that have failed.
-const FAILED_ONCE: [(u64, &str); 12] = [
+const FAILED_ONCE: [(u64, &str); 13] = [
     (3248, "a machine stands still during a transfer"),
     (8066, "a long path to a master that has just started again"),
     (
@@ -45,6 +45,10 @@ const FAILED_ONCE: [(u64, &str); 12] = [
     (
         155_544,
         "the connection to the master is reset, and the way back too",
+    ),
+    (
+        187_225,
+        "a machine stands still a little longer than the limit of a transfer",
     ),
 ];
 
