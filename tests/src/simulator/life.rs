@@ -20,7 +20,7 @@ use super::world::World;
 use crate::churn::numbers::mixed;
 use crate::churn::reduces::Failed;
 use crate::churn::state::State;
-use crate::churn::talk::{Step, Synced};
+use crate::churn::talk::{Done, Step, Synced};
 use crate::churn::work::work_of;
 
 /// The pause before another attempt to connect.
@@ -294,8 +294,8 @@ impl Life {
     }
 
     /// Whether others of the group may hold this revision with other content, which they have reached without this peer:
-    /// they have connected since then and brought it, or the master knows nothing of what was before it, or they have
-    /// dropped a call that this one has committed, and have made it again.
+    /// they have connected since then and brought it, or the master knows nothing of what was before it, or one of them
+    /// has dropped a call that others have committed, and has made it again without them.
     fn may_be_outvoted(&self, since: Instant, revision: u64) -> bool {
         self.world.with(|state| {
             let redone = state.redone.get(&self.group);
@@ -402,10 +402,12 @@ impl Life {
         self.world.with(|state| state.has_dropped = true);
     }
 
-    /// A call is committed that was dropped here before.
-    pub(super) fn redone(&self) {
-        self.world
-            .with(|state| state.redone.insert(self.group, Instant::now()));
+    /// A call is committed that was dropped here before, perhaps without others.
+    pub(super) fn redone(&self, done: &Done) {
+        if done.contributors.len() < self.world.members(self.group) {
+            self.world
+                .with(|state| state.redone.insert(self.group, Instant::now()));
+        }
     }
 
     pub(super) fn tell(&self, what: &str) {

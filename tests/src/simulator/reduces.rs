@@ -84,7 +84,7 @@ async fn by_handle(life: &Life, comm: &Communicator, work: Work) -> Result<Commi
             Ok(reduced) => {
                 let done = life.checked(&work, &reduced.buffer, &reduced.report)?;
                 if was_dropped {
-                    life.redone();
+                    life.redone(&done);
                 }
                 return Ok((done, reduced.buffer));
             }
@@ -129,14 +129,15 @@ async fn by_call<T: Number>(
         };
         match called {
             Some(Ok(report)) => {
-                if was_dropped {
-                    life.redone();
-                }
                 let result = match work.manner {
                     Manner::Into => result,
                     Manner::InPlace | Manner::Handle => buffer,
                 };
-                return Ok((life.checked(&work, &result, &report)?, result));
+                let done = life.checked(&work, &result, &report)?;
+                if was_dropped {
+                    life.redone(&done);
+                }
+                return Ok((done, result));
             }
             Some(Err(error)) => {
                 life.restored(&work, &buffer, peer, &error)?;

@@ -23,7 +23,7 @@ use crate::churn::talk::{Step, Synced};
 const FINDINGS_MAX: usize = 20;
 
 /// After this long a master of which nothing is heard is lost for certain, on the longest paths of a calm run.
-const SILENCE: Duration = Duration::from_secs(5);
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// The place of the master among the hosts.
 pub(super) const MASTER: usize = 0;
@@ -65,7 +65,7 @@ pub(super) struct State {
     pub(super) is_slow: bool,
     /// A call was dropped. The others may have committed it, and do not make it again.
     pub(super) has_dropped: bool,
-    /// When a call that a peer of a group had dropped was committed last, after the peer had made it again.
+    /// When a call that a peer of a group had dropped, and made again, was committed last without all living members.
     pub(super) redone: BTreeMap<u32, Instant>,
     pub(super) counts: Counts,
 }
@@ -178,7 +178,7 @@ impl World {
             Error::MasterLost => self.was_reset_twice(number),
             Error::SyncFailed(SyncFailure::NobodyToSend) => self.misses_keeper(number),
             Error::SyncFailed(SyncFailure::RevisionLost { reached, .. }) => {
-                self.with(|state| !state.is_held(state.processes[number].group, reached.0))
+                self.with(|state| state.has_gone(state.processes[number].group, reached.0))
             }
             error => matches!(error.next(), Next::MakeOtherCallFirst(_)),
         };
@@ -346,9 +346,8 @@ impl World {
         });
     }
 
-    /// Whether nobody else of this ring has agreed to this revision, or to a later one. Then nobody here has the content
-    /// that the dead, or those who are away, agreed to. If others bring content of this revision, the group goes on with
-    /// it.
+    /// Whether nobody of this ring has agreed to this revision, or to a later one. Then nobody here has the content that
+    /// the dead, or those who are away, agreed to. If others bring content of this revision, the group goes on with it.
     fn is_forgotten(&self, number: usize, life: u32, revision: u64, ring: &[PeerId]) -> bool {
         self.with(|state| {
             let group = state.processes[number].group;
@@ -424,6 +423,13 @@ impl State {
         let all = self.processes.iter().enumerate().skip(MASTER + 1);
         all.filter(|(_, process)| process.is_alive)
             .map(|(number, _)| number)
+    }
+
+    /// Whether all who held this revision of a group, or a later one, have left or are dead.
+    fn has_gone(&self, group: u32, revision: u64) -> bool {
+        let mut all = self.processes.iter();
+        let was_held = all.any(|peer| peer.group == group && peer.revision >= revision);
+        was_held && !self.is_held(group, revision)
     }
 
     /// Whether a living peer of a group holds this revision, or a later one.
