@@ -9,13 +9,13 @@
 //! | [`FRAMES_AT_ONCE`], 8, and [`BYTES_AT_ONCE`], 64 KiB | what is put into a lane by one system call; one frame always is | small frames cost a call each otherwise, and who waits for the lane gets it after little |
 //! | [`SMALL_BYTES`], 32 KiB | up to how much all that an operation still expects over a link is received with a header | less than this is copied sooner than it is asked for |
 //! | [`LOCAL_WINDOW`], 2 MiB | bytes of own contributions in flight, per operation, where no frame leaves the machine | enough to keep all ranks busy, little enough to stay in caches |
-//! | [`ENCODED_WINDOW`], 64 MiB | bytes of elements that are in flight encoded, of all operations | encoded frames wait in memory of their own, wherever they wait |
+//! | [`ENCODED_WINDOW`], 64 MiB | bytes of elements that are in flight encoded around rings, of all operations | encoded frames wait in memory of their own, wherever they wait |
 //! | [`CONCURRENT_DEFAULT`], 16 | operations that contribute at a time | each needs its frames and, in place, a backup |
 //! | [`Share`] | how much of its window an operation may fill | on one machine, frames of many large operations push each other out of the caches; an operation of one frame cannot |
 //! | [`IDLE_FRAMES_MAX`], 64 | unused frame buffers that are kept: 16 MiB | the next operation allocates none |
 //!
 //! Between machines what is not encoded has no window: what the next rank does not take waits in memory that is
-//! there anyway. What arrives is never held up by any of these limits, so a rank that decides otherwise than its
+//! there anyway. Nor has what is encoded and kept until a sum is complete: the plan says how much that is. What arrives is never held up by any of these limits, so a rank that decides otherwise than its
 //! neighbours delays its own contribution alone.
 //!
 //! | file | what it is for |

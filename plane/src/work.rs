@@ -29,7 +29,7 @@ use pccl_core::wire::FrameHeader;
 
 use crate::memory::{Pool, Scratch};
 use crate::pace::{ENCODED_FRAME_ELEMENTS, Pace, Share, Window};
-use coded::Coding;
+use coded::{Coding, carries_encoded};
 #[cfg(test)]
 use frame::Body;
 use kept::{Form, Kept};
@@ -150,6 +150,9 @@ impl RankWork {
         } = task;
         let element_bytes = spec.element.size();
         let coding = Coding::of(spec)?;
+        if coding.is_some() && !carries_encoded(task.algorithm) {
+            return None;
+        }
         spec.count.checked_mul(element_bytes as u64)?;
         let plan = Plan::among(task.kind, task.algorithm, task.sites, place.rank)?;
         let plan = plan.in_turns(task.turns)?;
@@ -175,10 +178,8 @@ impl RankWork {
         }
         let comes_back = kept.is_empty() && stripes.iter().any(StripeWork::comes_back);
         let window = match (&coding, comes_back) {
-            (Some(_), false) if kept.is_empty() => return None,
-            (Some(_), false) => Window::unlimited(pace),
             (Some(_), true) => Window::of_encoded(pace, pool.encoded()),
-            (None, false) => Window::unlimited(pace),
+            (Some(_) | None, false) => Window::unlimited(pace),
             (None, true) => Window::of_elements(pace),
         };
         let outlets = exits.outlets().map(|(exit, _)| Outlet {

@@ -21,6 +21,17 @@ const TO_BYTES: Quantization = Quantization::MinMax {
 /// No contributed number is larger.
 const LARGEST: f64 = 1.0;
 
+/// What can be quantized.
+const ALGORITHMS: [Algorithm; 3] = [Algorithm::Ring, Algorithm::Direct, Algorithm::TwoLevel];
+
+/// Peers of which two are at one site and one at another.
+fn at_two_sites(run: &Run) -> Vec<Communicator> {
+    let site = |index: usize| run.builder().site(["eu", "us"][index % 2]);
+    let mut peers = vec![begin(site(0))];
+    (1..PEERS).for_each(|index| join_as(site(index), &mut peers));
+    peers
+}
+
 /// What a peer contributes in a round: every seventh number up to [`LARGEST`], and others that are far
 /// smaller than a step of 1/255.
 fn contribution(peer: usize, round: usize) -> Vec<f64> {
@@ -148,11 +159,9 @@ fn nothing_is_lost<T: Element + Into<f64>>(
 #[test]
 fn what_the_results_lack_is_held_back_for_every_type_of_float_and_by_every_algorithm() {
     let run = Run::new();
-    let site = |index: usize| run.builder().site(["eu", "us"][index % 2]);
-    let mut peers = vec![begin(site(0))];
-    (1..PEERS).for_each(|index| join_as(site(index), &mut peers));
+    let mut peers = at_two_sites(&run);
 
-    for wish in [Algorithm::Ring, Algorithm::Direct, Algorithm::TwoLevel] {
+    for wish in ALGORITHMS {
         // As exact as the sums are, which are of `f32` or `f64`.
         nothing_is_lost::<f16>(&mut peers, wish, f16::from_f64, 1e-4);
         nothing_is_lost::<bf16>(&mut peers, wish, bf16::from_f64, 1e-4);
@@ -165,31 +174,35 @@ fn what_the_results_lack_is_held_back_for_every_type_of_float_and_by_every_algor
 fn buffers_of_many_frames_lose_nothing_either() {
     const MANY: usize = 300_000;
     let run = Run::new();
-    let mut peers = run.peers(2);
-    let reduce = Reduce::avg().quantize(TO_BYTES);
+    let mut peers = at_two_sites(&run);
     let own = |index: usize| {
         let mut random = StdRng::seed_from_u64(index as u64);
         let number = move |_| random.next_u32() as f32 / 2_f32.powi(32);
         (0..MANY).map(number).collect::<Vec<f32>>()
     };
+    let all: Vec<Vec<f32>> = (0..PEERS).map(own).collect();
 
-    let results = together_with(&mut peers, |index, peer| {
-        let (mut buffer, mut feedback) = (own(index), ErrorFeedback::new());
-        peer.all_reduce_with_feedback(&mut buffer, reduce, &mut feedback)
-            .unwrap();
-        (buffer, feedback.held_back().collect::<Vec<f64>>())
-    });
+    for wish in ALGORITHMS {
+        let reduce = Reduce::avg().algorithm(wish).quantize(TO_BYTES);
+        let results = together_with(&mut peers, |index, peer| {
+            let (mut buffer, mut feedback) = (all[index].clone(), ErrorFeedback::new());
+            let report = peer.all_reduce_with_feedback(&mut buffer, reduce, &mut feedback);
+            assert_eq!(report.unwrap().algorithm, wish);
+            (buffer, feedback.held_back().collect::<Vec<f64>>())
+        });
 
-    let (first, second) = (own(0), own(1));
-    for index in 0..MANY {
-        let exact = f64::from(first[index]) + f64::from(second[index]);
-        let got = f64::from(results[0].0[index]) * 2.0;
-        let all = got + results[0].1[index] + results[1].1[index];
-        assert!(
-            (all - exact).abs() < 1e-6,
-            "element {index}: {all}, {exact}"
-        );
-        assert_eq!(results[0].0[index], results[1].0[index]);
+        for index in 0..MANY {
+            let exact: f64 = all.iter().map(|own| f64::from(own[index])).sum();
+            let got = f64::from(results[0].0[index]) * PEERS as f64;
+            let held_back: f64 = results.iter().map(|(_, held_back)| held_back[index]).sum();
+            let off = (got + held_back - exact).abs();
+            assert!(off < 2e-6, "element {index} by {wish}: {off}");
+            assert!(
+                results
+                    .iter()
+                    .all(|(result, _)| result[index] == results[0].0[index])
+            );
+        }
     }
 }
 

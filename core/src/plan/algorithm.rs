@@ -186,8 +186,7 @@ pub enum Algorithm {
     ///
     /// Let v be the distance of a rank behind the root, modulo N. The parent of v is v with its lowest set bit cleared.
     /// Its children are v + 2ᵏ, as far as they are below N, for all 2ᵏ below that bit; those of the root are all 2ᵏ
-    /// below N. The root sends the buffer to each of its children, the farthest first, which has the most ranks below
-    /// it. A rank sends each frame to its children as soon as the frame has arrived.
+    /// below N. The root sends the buffer to each of its children, the farthest first. A rank sends each frame to its children as soon as the frame has arrived.
     ///
     /// It takes ⌊log₂ N⌋ latencies in place of the N − 1 of [`Chain`](Self::Chain). But the root sends ⌈log₂ N⌉
     /// buffers, so it is the better choice if latencies cost more than the bytes. It is the tree in which MPICH

@@ -30,8 +30,8 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Of contributions that are kept, by others as well, until all are there: those of one operation are few
-    /// bytes. And of those of which nothing tells how far they have come.
+    /// Of contributions that are kept, by others as well, until all are there: what a rank keeps is as much as a buffer at
+    /// most. And of those of which nothing tells how far they have come.
     pub(crate) fn unlimited(pace: Pace) -> Self {
         Self::new(pace, u64::MAX, None)
     }

@@ -5,7 +5,7 @@ use std::f64::consts::PI;
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::Seq;
-use pccl_core::plan::{Algorithm, Shards, stripes_for};
+use pccl_core::plan::{Algorithm, Pattern, Shards, stripes_for};
 use pccl_kernels::Codec;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -13,8 +13,8 @@ use tokio::test;
 
 use super::reference::OPS;
 use super::support::{AROUND, mesh, ring, run_all, spec};
-use crate::error_bound;
 use crate::work::codec_of;
+use crate::{RunFailure, error_bound};
 
 const CASES: u64 = 1000;
 
@@ -379,4 +379,26 @@ async fn what_is_exchanged_directly_ends_with_the_same_bits_and_within_the_bound
 #[test(start_paused = true)]
 async fn what_takes_two_levels_ends_with_the_same_bits_and_within_the_bound() {
     all_cases_over_a_mesh(Algorithm::TwoLevel).await;
+}
+
+#[test(start_paused = true)]
+async fn what_would_not_end_with_the_same_bits_everywhere_is_not_run() {
+    let quantized = CollectiveSpec {
+        quantization: QUANTIZATIONS[0],
+        ..spec(ReduceOp::Sum, ElementType::F32, 100)
+    };
+    for algorithm in [Algorithm::Whole(Pattern::Mesh), Algorithm::Circulant] {
+        let mut members = mesh(3, 1);
+        let ports = members.iter_mut();
+        let ports = ports.map(|m| m.plane.begin(Seq(1), quantized, algorithm));
+
+        let ended = run_all(ports.collect(), &vec![vec![0; 400]; 3]).await;
+
+        let is_refused = |end: &RunFailure| matches!(end, RunFailure::Defect(_));
+        assert!(
+            ended
+                .iter()
+                .all(|end| end.outcome.as_ref().is_err_and(is_refused))
+        );
+    }
 }
