@@ -68,10 +68,12 @@ use crate::topology::TopologyReport;
 ///
 /// An in-place reduce saves the content that it overwrites, in as much memory as the buffer has. All other memory of a
 /// reduce by a ring is independent of the size of the buffers: up to 6 frames of 256 KiB per lane. Quantized frames are
-/// kept encoded until they are used. Each peer has at most 64 MiB of elements in flight, over all its reduces (2 MiB
-/// within a machine), so a peer in front of a slow link holds about that much from every other peer, encoded, and twice
-/// that much at worst. With [`Direct`](crate::Algorithm::Direct) and [`TwoLevel`](crate::Algorithm::TwoLevel) a peer
-/// keeps what arrives for its sums until all of it is there: as much as a buffer, encoded if it is quantized.
+/// kept encoded until they are used. Around rings each peer has at most 64 MiB of elements in flight, over all its
+/// reduces (2 MiB within a machine), so a peer in front of a slow link holds about that much from every other peer,
+/// encoded, and twice that much at worst. With [`Direct`](crate::Algorithm::Direct) and
+/// [`TwoLevel`](crate::Algorithm::TwoLevel) a peer keeps what arrives for its sums until all of it is there: as much as a
+/// buffer. If the reduce is quantized, that is kept encoded, and so are the results for peers that are slow to take
+/// them: as much again.
 ///
 /// Later reduces use the same memory again. The communicator keeps up to 16 backups, each as large as the largest
 /// buffer that it has saved, and 16 MiB of frames. It returns them to the system after ten seconds without a reduce
