@@ -65,6 +65,15 @@ fn reduce(peers: &mut [Communicator], buffers: &[Mutex<Vec<f32>>]) {
     });
 }
 
+/// Waits a little for no more than `bytes` to be held. Whether that came to pass.
+fn settles(region: &Region<'_, System>, bytes: usize) -> bool {
+    let begun = Instant::now();
+    while held(region) > bytes && begun.elapsed() < HANG / 20 {
+        thread::yield_now();
+    }
+    held(region) <= bytes
+}
+
 /// Waits until no more than `bytes` are held.
 fn wait_for(region: &Region<'_, System>, bytes: usize) {
     let begun = Instant::now();
@@ -171,14 +180,23 @@ fn come_and_go(run: &Run, peers: &mut Vec<Communicator>, how_many: usize) {
 
 #[test]
 fn nothing_is_kept_of_peers_that_have_come_and_gone() {
-    // So many that a few bytes of each are far more than what buffers of the peer that stays may have grown by.
     const PEERS: usize = 1000;
+    // What the runtimes and the master hold for connections at a time grows once in a while, by tens of kilobytes. What is
+    // kept of each peer grows each time.
+    const TIMES: usize = 4;
     let _alone = alone();
     let run = Run::new();
     let mut peers = vec![begin(builder_for(&run.address()))];
     come_and_go(&run, &mut peers, 50);
-    let region = Region::new(ALLOCATOR);
 
-    come_and_go(&run, &mut peers, PEERS);
-    wait_for(&region, 20 * PEERS);
+    let mut grown = Vec::new();
+    while grown.len() < TIMES {
+        let region = Region::new(ALLOCATOR);
+        come_and_go(&run, &mut peers, PEERS);
+        if settles(&region, 20 * PEERS) {
+            return;
+        }
+        grown.push(held(&region));
+    }
+    panic!("{grown:?} bytes are held");
 }
