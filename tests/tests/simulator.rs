@@ -9,7 +9,7 @@ use pccl_tests::simulator::{Without, simulate};
 const SEEDS: u64 = 500;
 
 /// Later seeds that have failed.
-const FAILED_ONCE: [(u64, &str); 13] = [
+const FAILED_ONCE: [(u64, &str); 14] = [
     (3248, "a machine stands still during a transfer"),
     (8066, "a long path to a master that has just started again"),
     (
@@ -49,6 +49,10 @@ const FAILED_ONCE: [(u64, &str); 13] = [
     (
         187_225,
         "a machine stands still a little longer than the limit of a transfer",
+    ),
+    (
+        238_811,
+        "a peer that was lost comes back a step ahead of the first revision",
     ),
 ];
 

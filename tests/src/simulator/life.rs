@@ -270,14 +270,19 @@ impl Life {
         let report = report?;
         let revision = report.revision;
         // Those who are left may have done again what this peer had done when its connection was lost.
-        let had = match self.known_since {
-            Some(since) if !self.may_be_outvoted(since, before) => before,
-            Some(_) | None => before.min(revision.saturating_sub(1)),
+        let is_outvoted = self
+            .known_since
+            .is_none_or(|since| self.may_be_outvoted(since, before));
+        let (had, entries_received) = match (is_outvoted, revision.checked_sub(1)) {
+            (false, _) => (before, report.entries_received),
+            (true, Some(older)) => (before.min(older), report.entries_received),
+            // Nothing is older.
+            (true, None) => (0, 0),
         };
         let synced = Synced {
             revision,
             state: self.state.hash(),
-            entries_received: report.entries_received,
+            entries_received,
             had,
         };
         (self.has_synced, self.restarts) = (true, false);
