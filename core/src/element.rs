@@ -505,24 +505,6 @@ impl CollectiveSpec {
 
     /// Bytes of the whole buffer on its way between ranks: as a rule fewer than in memory if it is quantized. The two
     /// parameters of a frame are not counted, those of a block are.
-    ///
-    /// ```
-    /// use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
-    ///
-    /// let bytes = |element, quantization| {
-    ///     let kind = CollectiveKind::AllReduce;
-    ///     let (op, count, algorithm, ordered) = (ReduceOp::Sum, 100, None, false);
-    ///     let spec = CollectiveSpec { kind, op, element, count, quantization, algorithm, ordered };
-    ///     spec.wire_bytes()
-    /// };
-    /// let to_halves = Quantization::MinMax { to: ElementType::U16 };
-    ///
-    /// assert_eq!(bytes(ElementType::F64, Quantization::None), 800);
-    /// assert_eq!(bytes(ElementType::F64, to_halves), 200);
-    /// // Half a byte for each element, and two blocks with two parameters each.
-    /// assert_eq!(bytes(ElementType::BF16, Quantization::Blockwise4), 50 + 2 * 8);
-    /// assert_eq!(bytes(ElementType::F64, Quantization::Blockwise4), 50 + 2 * 16);
-    /// ```
     #[must_use]
     pub const fn wire_bytes(&self) -> u64 {
         let per_element = match self.quantization {

@@ -139,6 +139,29 @@ fn what_is_quantized_takes_nothing_that_cannot_be_encoded_whatever_is_wished_for
 }
 
 #[test]
+fn fewer_bytes_travel_of_what_is_quantized() {
+    let bytes = |element, quantization| {
+        let spec = CollectiveSpec {
+            element,
+            quantization,
+            count: 100,
+            ..reduce(0)
+        };
+        spec.wire_bytes()
+    };
+    let to_halves = Quantization::MinMax {
+        to: ElementType::U16,
+    };
+    let in_blocks = Quantization::Blockwise4;
+
+    assert_eq!(bytes(ElementType::F64, Quantization::None), 800);
+    assert_eq!(bytes(ElementType::F64, to_halves), 200);
+    // Half a byte for each element, and two blocks with two parameters each.
+    assert_eq!(bytes(ElementType::BF16, in_blocks), 50 + 2 * 8);
+    assert_eq!(bytes(ElementType::F64, in_blocks), 50 + 2 * 16);
+}
+
+#[test]
 fn the_cost_of_what_is_quantized_is_that_of_the_bytes_that_travel() {
     let costs = among(1, 4, path(10 * MB, 10_000), path(10 * MB, 10_000));
     let time = |element, quantization, count| {
