@@ -191,11 +191,11 @@ impl RankWork {
         }
         let length = codec.encoded_len(elements);
         let mut frame = self.scratch.take(length);
-        let encoded = frame.get_mut(..length).ok_or(Defect::here())?;
-        codec.encode_sums(sums, encoded)?;
+        let sum = frame.get_mut(..length).ok_or(Defect::here())?;
+        codec.encode_sums(sums, sum)?;
         if let Some(slot) = slot {
             let result = buffers.overwrite(slot, piece.clone());
-            codec.decode(encoded, result.ok_or(Defect::here())?)?;
+            codec.decode(sum, result.ok_or(Defect::here())?)?;
         }
         if buffers.note_losses() {
             self.note_lost_of_sums(slot.is_some(), piece, buffers)?;
