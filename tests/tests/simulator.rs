@@ -9,7 +9,7 @@ use pccl_tests::simulator::{Without, simulate};
 const SEEDS: u64 = 500;
 
 /// Later seeds that have failed.
-const FAILED_ONCE: [(u64, &str); 14] = [
+const FAILED_ONCE: [(u64, &str); 15] = [
     (3248, "a machine stands still during a transfer"),
     (8066, "a long path to a master that has just started again"),
     (
@@ -54,6 +54,7 @@ const FAILED_ONCE: [(u64, &str); 14] = [
         238_811,
         "a peer that was lost comes back a step ahead of the first revision",
     ),
+    (277_539, "a machine stands still while a peer leaves"),
 ];
 
 /// Seeds that are played twice.

@@ -164,7 +164,8 @@ impl Life {
             if self.world.is_over() || self.world.is_to_leave(self.number) {
                 self.world.doing(self.number, "leaving");
                 let leaving = comm.shutdown_async();
-                if timeout(Duration::from_secs(10), leaving).await.is_err() {
+                let farewell = self.world.plan.farewell();
+                if timeout(farewell, leaving).await.is_err() {
                     self.world
                         .found(&format!("peer {} does not come to leave", self.number));
                 }

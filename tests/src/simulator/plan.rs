@@ -252,6 +252,15 @@ impl Plan {
         self.late() * 4 + Duration::from_secs(400)
     }
 
+    /// How long a peer may take to leave: time in which the machine stands still counts for nobody.
+    pub(super) fn farewell(&self) -> Duration {
+        let still = self.faults.iter().map(|fault| match fault.what {
+            What::StandStill(lasting) => lasting,
+            _ => Duration::ZERO,
+        });
+        Duration::from_secs(10) + still.sum::<Duration>()
+    }
+
     /// How long a peer that holds the state of this revision works while others fetch it, in one run of four. It is
     /// not drawn: the other runs are the same without it.
     pub(super) fn work_beside(&self, revision: u64) -> Option<Duration> {
