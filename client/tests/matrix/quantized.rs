@@ -38,16 +38,21 @@ fn spread(random: u64) -> f64 {
     ((random >> 11) as f64 / 2_f64.powi(52) - 1.0) * LARGEST
 }
 
+/// What each peer contributes.
+fn numbers<T>(world: usize, count: usize, of_f64: fn(f64) -> T) -> Vec<Vec<T>> {
+    contributions(world, count, spread)
+        .into_iter()
+        .map(|own| own.into_iter().map(of_f64).collect())
+        .collect()
+}
+
 /// All quantizations, operations and sizes for one type.
 fn check<T: Element>(group: &mut Group, of_f64: fn(f64) -> T)
 where
     f64: From<T>,
 {
     let world = group.world();
-    let numbers: Vec<Vec<T>> = contributions(world, most::<T>(), spread)
-        .into_iter()
-        .map(|own| own.into_iter().map(of_f64).collect())
-        .collect();
+    let numbers = numbers(world, most::<T>(), of_f64);
     for op in OPS {
         let exact = exact(op, &numbers);
         for quantization in QUANTIZATIONS {
@@ -115,10 +120,7 @@ where
     f64: From<T>,
 {
     let world = peers.world();
-    let numbers: Vec<Vec<T>> = contributions(world, MOST, spread)
-        .into_iter()
-        .map(|own| own.into_iter().map(of_f64).collect())
-        .collect();
+    let numbers = numbers(world, MOST, of_f64);
     for op in OPS {
         let exact = exact(op, &numbers);
         for quantization in QUANTIZATIONS {

@@ -149,6 +149,14 @@ async fn down_a_tree_and_in_two_levels_all_end_with_what_the_root_has() {
     }
 }
 
+/// Bytes sent and received, by rank.
+fn moved(ended: &[Ended]) -> Vec<(u64, u64)> {
+    let stats = ended.iter().map(|ended| ended.outcome.unwrap());
+    stats
+        .map(|stats| (stats.bytes_sent, stats.bytes_received))
+        .collect()
+}
+
 /// The ranks 1, 2, 3 and 0 have the numbers 0 to 3, and 2 sends to 3.
 #[test(start_paused = true)]
 async fn the_root_of_a_tree_sends_to_each_of_its_children_and_each_rank_receives_once() {
@@ -159,12 +167,8 @@ async fn the_root_of_a_tree_sends_to_each_of_its_children_and_each_rank_receives
 
     let ended = run(&mut mesh(4, 2), Seq(1), what, &inputs).await;
 
-    let moved = ended.iter().map(|ended| ended.outcome.unwrap());
-    let moved: Vec<(u64, u64)> = moved
-        .map(|stats| (stats.bytes_sent, stats.bytes_received))
-        .collect();
     assert_eq!(
-        moved,
+        moved(&ended),
         [(0, 40_000), (80_000, 0), (0, 40_000), (40_000, 40_000)]
     );
 }
@@ -236,12 +240,8 @@ async fn each_half_moves_a_share_of_the_buffer_and_a_broadcast_each_byte_once() 
     let what = (of_kind(root, whole), Algorithm::Chain);
     let ended = run(&mut ring(4, 2), Seq(1), what, &inputs).await;
 
-    let moved = ended.iter().map(|ended| ended.outcome.unwrap());
-    let moved: Vec<(u64, u64)> = moved
-        .map(|stats| (stats.bytes_sent, stats.bytes_received))
-        .collect();
     assert_eq!(
-        moved,
+        moved(&ended),
         [(0, 40_000), (40_000, 0), (40_000, 40_000), (40_000, 40_000)]
     );
 }

@@ -12,7 +12,7 @@ use rand::{Rng, SeedableRng};
 use tokio::test;
 
 use super::reference::OPS;
-use super::support::{AROUND, mesh, ring, run_all, spec};
+use super::support::{AROUND, Member, mesh, ring, run_all, spec};
 use crate::work::codec_of;
 use crate::{RunFailure, error_bound};
 
@@ -291,27 +291,38 @@ fn worst(case: &Case, contributions: &[Vec<f64>], result: &[f64]) -> f64 {
     worst
 }
 
+/// The result of a case among these members, which has to have the same bits on all ranks.
+async fn result_of(
+    case: &Case,
+    contributions: &[Vec<f64>],
+    (mut members, algorithm): (Vec<Member>, Algorithm),
+) -> Vec<f64> {
+    let element = case.spec.element;
+    let inputs = contributions.iter().map(|own| encoded(element, own));
+    let inputs: Vec<Vec<u8>> = inputs.collect();
+    let ports = members
+        .iter_mut()
+        .map(|m| m.plane.begin(Seq(1), case.spec, algorithm))
+        .collect();
+
+    let ended = run_all(ports, &inputs).await;
+
+    for (rank, other) in ended.iter().enumerate() {
+        assert!(other.outcome.is_ok(), "rank {rank} of {case:?}");
+        assert!(other.data == ended[0].data, "rank {rank} of {case:?}");
+    }
+    numbers(element, &ended[0].data)
+}
+
 #[test(start_paused = true)]
 async fn a_thousand_random_cases_end_with_the_same_bits_and_within_the_bound() {
     for seed in 0..CASES {
         let case = Case::new(seed);
         let contributions = case.contributions();
-        let element = case.spec.element;
-        let inputs = contributions.iter().map(|own| encoded(element, own));
-        let inputs: Vec<Vec<u8>> = inputs.collect();
-        let mut members = ring(case.world, case.lanes);
-        let ports = members
-            .iter_mut()
-            .map(|m| m.plane.begin(Seq(1), case.spec, AROUND))
-            .collect();
+        let members = ring(case.world, case.lanes);
 
-        let ended = run_all(ports, &inputs).await;
+        let result = result_of(&case, &contributions, (members, AROUND)).await;
 
-        for (rank, other) in ended.iter().enumerate() {
-            assert!(other.outcome.is_ok(), "rank {rank} of {case:?}");
-            assert!(other.data == ended[0].data, "rank {rank} of {case:?}");
-        }
-        let result = numbers(element, &ended[0].data);
         let worst = worst(&case, &contributions, &result);
         assert!(worst <= 1.0, "{worst} times the bound: {case:?}");
     }
@@ -322,29 +333,18 @@ async fn all_cases_over_a_mesh(algorithm: Algorithm) {
     for seed in 0..CASES / 2 {
         let case = Case::new(seed);
         let contributions = case.contributions();
-        let element = case.spec.element;
-        let inputs = contributions.iter().map(|own| encoded(element, own));
-        let inputs: Vec<Vec<u8>> = inputs.collect();
-        let mut members = mesh(case.world, case.lanes);
-        let ports = members
-            .iter_mut()
-            .map(|m| m.plane.begin(Seq(1), case.spec, algorithm))
-            .collect();
+        let members = mesh(case.world, case.lanes);
 
-        let ended = run_all(ports, &inputs).await;
+        let result = result_of(&case, &contributions, (members, algorithm)).await;
 
-        for (rank, other) in ended.iter().enumerate() {
-            assert!(other.outcome.is_ok(), "rank {rank} of {case:?}");
-            assert!(other.data == ended[0].data, "rank {rank} of {case:?}");
-        }
         let largest = contributions
             .iter()
             .flatten()
             .fold(0.0, |most: f64, x| most.max(x.abs()));
-        let quantized = (element, case.spec.quantization);
+        let quantized = (case.spec.element, case.spec.quantization);
         let bound = error_bound(case.spec.op, quantized, case.world, largest).unwrap();
         let exact = exact(case.spec.op, &contributions);
-        for (got, exact) in numbers(element, &ended[0].data).iter().zip(exact) {
+        for (got, exact) in result.iter().zip(exact) {
             let is_near = bound == f64::INFINITY || (got - exact).abs() <= bound;
             assert!(is_near, "{got} and not {exact} ± {bound}: {case:?}");
         }
