@@ -208,7 +208,7 @@ impl Entry<'_> {
             name: self.name.clone().into_owned(),
             element: self.element,
             count: (self.data.len() / self.element.size()) as u64,
-            hash: hash_of(self.data, || {}).await,
+            hash: hash_in_turns(ContentHashing::new(self.data), || {}).await,
             allow_content_inequality: self.allow_content_inequality,
         }
     }
@@ -217,8 +217,10 @@ impl Entry<'_> {
 /// The hash of an entry's content, computed in this task. It gives other tasks their turns: where they
 /// share the thread, the signs of life that keep the master from taking this peer for dead are among
 /// them. `moved` is called after each step.
-pub(crate) async fn hash_of(content: &[u8], moved: impl Fn()) -> ContentHash {
-    let mut hashing = ContentHashing::new(content);
+pub(crate) async fn hash_in_turns(
+    mut hashing: ContentHashing<'_>,
+    moved: impl Fn(),
+) -> ContentHash {
     loop {
         let hash = hashing.step();
         moved();

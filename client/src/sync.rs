@@ -17,7 +17,7 @@ use crate::calls::{Calls, Made};
 use crate::engine::{Caller, Command, MoveOrder, SyncNotice};
 use crate::error::Error;
 use crate::state::{SharedState, SyncOptions, SyncReport};
-use crate::transfer::{Failed, Means, Moved, carry_out};
+use crate::transfer::{Failed, Means, Moved, Room, carry_out};
 
 /// Votes, moves what the master plans, and writes it when everybody has it.
 pub(crate) async fn synchronize(
@@ -195,7 +195,7 @@ impl Session<'_> {
     }
 
     /// Takes what was fetched.
-    fn staged(&self) -> impl Iterator<Item = (EntryIndex, Arc<Vec<u8>>)> + use<> {
+    fn staged(&self) -> impl Iterator<Item = (EntryIndex, Arc<Room>)> + use<> {
         let staging = self.calls.staging.lock();
         staging.unwrap_or_else(PoisonError::into_inner).take()
     }

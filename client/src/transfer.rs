@@ -7,12 +7,14 @@
 //! | `fetching` | asking, on several lanes, and checking what arrives |
 //! | `board` | what is left to fetch, and which lane fetches it |
 //! | `staging` | what has arrived and is not the user's yet |
+//! | `room` | the memory for it |
 //!
 //! No deadline is absolute: a lane on which nothing moves for the stall time is given up, and a transfer
 //! fails where no lane is left.
 
 mod board;
 mod fetching;
+mod room;
 mod serving;
 mod staging;
 #[cfg(test)]
@@ -36,6 +38,7 @@ use crate::patience;
 use crate::state::SharedState;
 use pccl_plane::Progress;
 
+pub(crate) use room::Room;
 pub(crate) use staging::Staging;
 
 /// Bytes that are sent or received before progress is noted.

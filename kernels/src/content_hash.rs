@@ -4,6 +4,8 @@
 //! each part except the last is a subtree. Threads hash the parts, and the results are folded pair by pair up to the
 //! root.
 
+use std::ops::Range;
+
 use blake3::hazmat::{
     ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
 };
@@ -49,8 +51,7 @@ pub fn content_hash(bytes: &[u8]) -> [u8; 32] {
 #[derive(Debug)]
 pub struct ContentHashing<'a> {
     bytes: &'a [u8],
-    /// Chaining values of the finished parts.
-    values: Vec<ChainingValue>,
+    parts: PartHashes,
     step_parts: usize,
 }
 
@@ -61,9 +62,15 @@ impl<'a> ContentHashing<'a> {
     /// Starts a hash. The bytes may start at any address.
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
+        Self::with(bytes, PartHashes::new())
+    }
+
+    /// Starts a hash of bytes of which some parts are hashed already.
+    #[must_use]
+    pub const fn with(bytes: &'a [u8], parts: PartHashes) -> Self {
         Self {
             bytes,
-            values: Vec::new(),
+            parts,
             step_parts: STEP_PARTS,
         }
     }
@@ -72,45 +79,111 @@ impl<'a> ContentHashing<'a> {
     /// until they are done. Returns `None` if bytes are left, otherwise the hash of all bytes. Further calls return
     /// the same hash.
     pub fn step(&mut self) -> Option<[u8; 32]> {
-        let step_bytes = self.step_parts * PART;
-        if self.bytes.len() <= step_bytes {
-            return Some(content_hash(self.bytes));
-        }
-        let start = self.values.len() * PART;
-        let rest = self.bytes.get(start..).unwrap_or_default();
-        let bytes = rest.get(..step_bytes).unwrap_or(rest);
-        let threads = cores::threads(bytes.len() / PART);
-        self.values.extend(part_values(bytes, start, threads));
-        if bytes.len() < rest.len() {
+        let missing = self.parts.missing(self.bytes, 0..self.bytes.len());
+        let step: Vec<usize> = missing.take(self.step_parts + 1).collect();
+        if step.len() > self.step_parts {
+            let step = step.get(..self.step_parts).unwrap_or_default();
+            self.parts.hash(self.bytes, step);
             return None;
         }
-        fold(&self.values).map(Hash::into)
+        self.parts.hash(self.bytes, &step);
+        let values: Vec<ChainingValue> = self.parts.values.iter().flatten().copied().collect();
+        Some(root(&values, self.bytes))
+    }
+}
+
+/// The hashes of the parts of content that arrives piece by piece, in any order: when the last piece has arrived, little
+/// is left to hash.
+///
+/// ```
+/// use pccl_kernels::{ContentHashing, PartHashes, content_hash};
+///
+/// let mut content = vec![0; 5 << 20];
+/// let mut parts = PartHashes::new();
+/// for half in [1 << 20..5 << 20, 0..1 << 20] {
+///     content[half.clone()].fill(7);
+///     parts.arrived(&content, half);
+/// }
+///
+/// let hash = ContentHashing::with(&content, parts).step();
+/// assert_eq!(hash, Some(content_hash(&content)));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct PartHashes {
+    /// By part. Shorter than the content has parts as long as none of the later ones is hashed.
+    values: Vec<Option<ChainingValue>>,
+}
+
+impl PartHashes {
+    /// No part is hashed.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { values: Vec::new() }
+    }
+
+    /// Hashes the parts of `content` that lie in `range`, all of whose bytes have arrived, and blocks until that is
+    /// done. Hashed parts are not hashed again, so bytes that have arrived must not change. `content` is the
+    /// whole content, with the same length each time.
+    pub fn arrived(&mut self, content: &[u8], range: Range<usize>) {
+        let missing: Vec<usize> = self.missing(content, range).collect();
+        self.hash(content, &missing);
+    }
+
+    /// The parts that lie in `range` and are not hashed, in their order. Content of one part has none, because its hash
+    /// is not that of a part.
+    fn missing(&self, content: &[u8], range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
+        let parts = if content.len() > PART {
+            content.len().div_ceil(PART)
+        } else {
+            0
+        };
+        // The last part may be shorter than the others.
+        let end = if range.end < content.len() {
+            range.end / PART
+        } else {
+            parts
+        };
+        let is_hashed = |part: &usize| self.values.get(*part).is_some_and(Option::is_some);
+        (range.start.div_ceil(PART)..end).filter(move |part| !is_hashed(part))
+    }
+
+    fn hash(&mut self, content: &[u8], parts: &[usize]) {
+        let values = cores::map(parts.len(), cores::threads(parts.len()), |index| {
+            part_value(content, parts.get(index).copied().unwrap_or_default())
+        });
+        let len = parts.last().map_or(0, |part| part + 1);
+        self.values.resize(self.values.len().max(len), None);
+        for (part, value) in parts.iter().zip(values) {
+            if let Some(place) = self.values.get_mut(*part) {
+                *place = Some(value);
+            }
+        }
     }
 }
 
 fn hash_with_threads(bytes: &[u8], threads: usize) -> [u8; 32] {
-    let values = if threads > 1 {
-        part_values(bytes, 0, threads)
+    let parts = if threads > 1 {
+        bytes.len().div_ceil(PART)
     } else {
-        Vec::new()
+        0
     };
-    // All parts of an input that has several, or none.
-    let hash = match fold(&values) {
-        Some(hash) => hash,
-        None => blake3::hash(bytes),
-    };
-    hash.into()
+    let values = cores::map(parts, threads, |part| part_value(bytes, part));
+    root(&values, bytes)
 }
 
-/// The chaining value of every part of `bytes`, which start at offset `start` in the content.
-fn part_values(bytes: &[u8], start: usize, threads: usize) -> Vec<ChainingValue> {
-    let parts: Vec<&[u8]> = bytes.chunks(PART).collect();
-    cores::map(parts.len(), threads, |part| {
-        Hasher::new()
-            .set_input_offset((start + part * PART) as u64)
-            .update(parts[part])
-            .finalize_non_root()
-    })
+/// The chaining value of one part.
+fn part_value(bytes: &[u8], part: usize) -> ChainingValue {
+    let start = part * PART;
+    let rest = bytes.get(start..).unwrap_or_default();
+    Hasher::new()
+        .set_input_offset(start as u64)
+        .update(rest.get(..PART).unwrap_or(rest))
+        .finalize_non_root()
+}
+
+/// The hash of `bytes` from the values of all parts, or of none.
+fn root(values: &[ChainingValue], bytes: &[u8]) -> [u8; 32] {
+    fold(values).unwrap_or_else(|| blake3::hash(bytes)).into()
 }
 
 /// The root of several parts. `None` for fewer than two.
@@ -210,6 +283,40 @@ mod tests {
             assert_eq!(hashing.step(), expected, "{len} bytes");
             assert_eq!(hashing.step(), expected, "{len} bytes, after the end");
         }
+    }
+
+    #[test]
+    fn pieces_that_arrive_in_any_order_leave_nothing_to_hash() {
+        for len in [0, PART, 2 * PART, 4 * PART + 9, 5 * PART] {
+            let bytes = content(len);
+            let mut parts = PartHashes::new();
+
+            // Pieces of a part and a half, the last one first, each with all that has arrived behind it.
+            for start in (0..len).step_by(PART + PART / 2).rev() {
+                parts.arrived(&bytes, start..len);
+            }
+
+            assert_eq!(parts.missing(&bytes, 0..len).count(), 0, "{len} bytes");
+            let mut hashing = ContentHashing {
+                step_parts: 1,
+                ..ContentHashing::with(&bytes, parts)
+            };
+            assert_eq!(hashing.step(), Some(content_hash(&bytes)), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn only_a_part_that_has_arrived_whole_is_hashed() {
+        let bytes = content(3 * PART + 5);
+        let mut parts = PartHashes::new();
+
+        parts.arrived(&bytes, 1..2 * PART - 1);
+        assert_eq!(parts.values, []);
+        parts.arrived(&bytes, 1..2 * PART);
+        parts.arrived(&bytes, 3 * PART - 1..bytes.len());
+
+        let missing: Vec<usize> = parts.missing(&bytes, 0..bytes.len()).collect();
+        assert_eq!(missing, [0, 2]);
     }
 
     #[test]

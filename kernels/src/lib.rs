@@ -10,7 +10,7 @@
 //! - [`Codec`]: encodes floats as small integers ([`Scheme`]), and reduces encoded frames.
 //! - [`checksum()`]: 64 bits against accidents on the way of a frame.
 //! - [`simplehash()`]: a 32-bit hash of content. [`content_hash()`]: a hash that nobody can forge, also in steps
-//!   ([`ContentHashing`]).
+//!   ([`ContentHashing`]) and of content that is still arriving ([`PartHashes`]).
 //!
 //! # Instruction sets
 //! Every kernel is written once, for one element, and compiled for several instruction sets. Each call takes the best
@@ -49,7 +49,7 @@ mod simplehash;
 
 pub use checksum::checksum;
 pub use codec::{Codec, Scheme};
-pub use content_hash::{ContentHashing, content_hash};
+pub use content_hash::{ContentHashing, PartHashes, content_hash};
 pub use divide::divide;
 pub use element::{ElementType, KernelError, Op};
 pub use reduce::{reduce, reduce_into, reduce_saving};

@@ -235,7 +235,8 @@ fn play(role: &Role) -> Result<(), Error> {
             holders,
         } => hold(master, content(*bytes), *mbit, *holders),
         Role::Newcomer { master, bytes } => {
-            let mut fetched = vec![0; *bytes];
+            // Initialized, as weights are before they are fetched.
+            let mut fetched = vec![1; *bytes];
             let arrived = arrive(master, &mut fetched)?;
             tell(&Event::Fetched(Fetched {
                 is_right: fetched == content(*bytes),

@@ -7,11 +7,12 @@ use pccl_core::id::EntryIndex;
 use pccl_core::shared_state::FetchList;
 use pccl_core::transport::{Lane, close, recv_exact};
 use pccl_core::wire::{STATE_RANGE_HEADER_BYTES, StateRange, StateRequest, encode_control};
+use pccl_kernels::ContentHashing;
 use tokio::sync::mpsc;
 
 use super::board::{Board, Hands, Next};
 use super::{Desk, Moved, Source, TransferError, lock, send_moving, within};
-use crate::state::hash_of;
+use crate::state::hash_in_turns;
 use crate::together::Together;
 
 /// Batches that a lane has asked for at a time: while one arrives the request for the next one is on its
@@ -169,9 +170,10 @@ impl Desk<'_> {
             let Some(entry) = whole.recv().await else {
                 return Err(TransferError::NotOpened);
             };
-            let staged = lock(self.means.staging).to_check(entry);
-            let (content, hash) = staged.ok_or(TransferError::NoSuchEntry(entry))?;
-            let is_right = hash_of(&content, || self.progress.moved()).await == hash;
+            let whole = lock(self.means.staging).to_check(entry);
+            let whole = whole.ok_or(TransferError::NoSuchEntry(entry))?;
+            let hashing = ContentHashing::with(&whole.content, whole.parts);
+            let is_right = hash_in_turns(hashing, || self.progress.moved()).await == whole.hash;
             lock(self.means.staging).checked(entry, is_right);
             if !is_right {
                 return Err(TransferError::WrongContent(entry));

@@ -7,11 +7,15 @@
 //! synchronization has succeeded.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
 use pccl_core::id::{ContentHash, EntryIndex};
 use pccl_core::wire::StateRange;
+use pccl_kernels::PartHashes;
+
+use super::room::Room;
 
 /// Content by entry.
 #[derive(Debug, Default)]
@@ -23,21 +27,32 @@ pub(crate) struct Staging {
 #[derive(Debug)]
 struct Staged {
     hash: ContentHash,
-    /// In its whole length. The system sets memory aside as it is written to, so what was only
-    /// announced costs nothing. Shared while it is hashed, when all of it has arrived.
-    content: Arc<Vec<u8>>,
+    /// In its whole length. Shared while it is checked, when all of it has arrived.
+    content: Arc<Room>,
     /// Starts and ends of what has arrived; no two of them touch.
     arrived: BTreeMap<usize, usize>,
+    /// The hashes of what has arrived: bytes are hashed while they are in the caches, and others on their way.
+    parts: PartHashes,
     /// The content has the hash.
     is_checked: bool,
+}
+
+/// The content of an entry that is whole, and what to compare it with.
+pub(super) struct ToCheck {
+    pub(super) content: Arc<Room>,
+    /// What of it is hashed.
+    pub(super) parts: PartHashes,
+    /// What all of it has to have.
+    pub(super) hash: ContentHash,
 }
 
 impl Staged {
     fn new(hash: ContentHash, length: usize) -> Self {
         Self {
             hash,
-            content: Arc::new(vec![0; length]),
+            content: Arc::new(Room::new(length)),
             arrived: BTreeMap::new(),
+            parts: PartHashes::new(),
             is_checked: false,
         }
     }
@@ -69,13 +84,21 @@ impl Staged {
         }
         self.arrived.insert(start, end);
     }
+
+    /// Hashes what has arrived without a gap around this byte.
+    fn hash_around(&mut self, byte: usize) {
+        let before = self.arrived.range(..=byte).next_back();
+        if let Some((start, end)) = before.filter(|(_, end)| byte < **end) {
+            self.parts.arrived(&self.content, *start..*end);
+        }
+    }
 }
 
 impl Staging {
     /// Gives up what is not wanted, and makes room for what is: the entries of a plan with their hashes
     /// and lengths.
     pub(super) fn want(&mut self, wanted: &[(EntryIndex, ContentHash, usize)]) {
-        let mut kept = std::mem::take(&mut self.entries);
+        let mut kept = mem::take(&mut self.entries);
         for (entry, hash, length) in wanted {
             let kept = kept.remove(entry);
             let fits = |staged: &Staged| staged.hash == *hash && staged.content.len() == *length;
@@ -126,10 +149,24 @@ impl Staging {
         staged.is_whole()
     }
 
+    /// A range has arrived whole; here are its last bytes. Hashes it, if it is large.
+    pub(super) fn hash(&mut self, last: StateRange) {
+        if let (Some(staged), Ok(byte)) = (
+            self.entries.get_mut(&last.entry),
+            usize::try_from(last.offset),
+        ) {
+            staged.hash_around(byte);
+        }
+    }
+
     /// The content of an entry that is whole, and the hash that it has to have.
-    pub(super) fn to_check(&self, entry: EntryIndex) -> Option<(Arc<Vec<u8>>, ContentHash)> {
-        let staged = self.entries.get(&entry)?;
-        Some((Arc::clone(&staged.content), staged.hash))
+    pub(super) fn to_check(&mut self, entry: EntryIndex) -> Option<ToCheck> {
+        let staged = self.entries.get_mut(&entry)?;
+        Some(ToCheck {
+            content: Arc::clone(&staged.content),
+            parts: mem::take(&mut staged.parts),
+            hash: staged.hash,
+        })
     }
 
     /// An entry was compared with its hash. Content that is wrong is not kept.
@@ -142,8 +179,8 @@ impl Staging {
     }
 
     /// Hands out the content, to be written. Nothing is kept.
-    pub(crate) fn take(&mut self) -> impl Iterator<Item = (EntryIndex, Arc<Vec<u8>>)> + use<> {
-        let entries = std::mem::take(&mut self.entries).into_iter();
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = (EntryIndex, Arc<Room>)> + use<> {
+        let entries = mem::take(&mut self.entries).into_iter();
         entries.map(|(entry, staged)| (entry, staged.content))
     }
 
@@ -157,6 +194,8 @@ impl Staging {
 
 #[cfg(test)]
 mod tests {
+    use pccl_kernels::{ContentHashing, content_hash};
+
     use super::*;
 
     const ENTRY: EntryIndex = EntryIndex(3);
@@ -208,6 +247,38 @@ mod tests {
         assert_eq!(missing(&staging), [(0, 100)]);
         staging.want(&[]);
         assert_eq!(staging.bytes(), 0);
+    }
+
+    #[test]
+    fn every_byte_that_arrives_counts_in_the_hash() {
+        const LEN: u32 = (3 << 20) + 9;
+        let pieces = [
+            range(2 << 20, (1 << 20) + 9),
+            range(0, 7),
+            range(7, (2 << 20) - 7),
+        ];
+        for wrong in [None, Some(0), Some(1 << 20), Some(LEN as usize - 1)] {
+            let mut staging = Staging::default();
+            staging.want(&[(ENTRY, HASH, LEN as usize)]);
+
+            for piece in pieces {
+                let room = staging.room(piece, usize::MAX);
+                room.fill(7);
+                let start = piece.offset as usize;
+                if let Some(byte) = wrong.and_then(|byte: usize| byte.checked_sub(start))
+                    && let Some(byte) = room.get_mut(byte)
+                {
+                    *byte = 8;
+                }
+                staging.note(piece, piece.length as usize);
+                staging.hash(piece);
+            }
+
+            let ToCheck { content, parts, .. } = staging.to_check(ENTRY).unwrap();
+            let hash = ContentHashing::with(&content, parts).step();
+            let is_right = hash == Some(content_hash(&[7; LEN as usize]));
+            assert_eq!(is_right, wrong.is_none(), "{wrong:?}");
+        }
     }
 
     #[test]
