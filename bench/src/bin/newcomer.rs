@@ -1,5 +1,5 @@
 //! How long a newcomer needs to fetch the shared state, from one holder and from several:
-//! `cargo run --release -p pccl-bench --bin newcomer -- --bytes 2G --holders 3 --mbit 1000 --kill`.
+//! `cargo run --release -p pccl-bench --bin newcomer -- --bytes 2G --holders 3 --mbit 1000 --reduces 100 --kill`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::{Command, ExitCode};
@@ -8,7 +8,7 @@ use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
-use pccl::{Communicator, Error, Next, SharedState, SyncStrategy, Tcp};
+use pccl::{Communicator, Error, Next, Overlapped, Reduce, SharedState, SyncStrategy, Tcp};
 use pccl_bench::bytes::bytes;
 use pccl_core::id::Identity;
 use pccl_core::transport::{Endpoint, Lane};
@@ -18,11 +18,11 @@ use pccl_transport_memory::{Intercepted, Interceptor, on_recv};
 use serde::{Deserialize, Serialize};
 
 /// Lets a newcomer fetch the shared state from holders whose links are limited: from one, then from several, then,
-/// with `--kill`, from several of which one is killed half-way. The link of the newcomer is not limited. Every
-/// peer is a process of its own. The time is that of the newcomer's calls, from the first to the success, so the
+/// with `--reduces`, from several that reduce meanwhile, and with `--kill` from several of which one is killed
+/// half-way. The link of the newcomer is not limited. Every peer is a process of its own. The time is that of the newcomer's calls, from the first to the success, so the
 /// hashes that all peers compute beforehand are in it. Exit code 0 only if the newcomer holds the right content
-/// each time, several holders are as many times as fast as is aimed at, and a holder that is killed costs no more
-/// bytes than its share.
+/// each time, several holders are as many times as fast as is aimed at, those that reduce have made all reduces before the
+/// newcomer's call ends, and a holder that is killed costs no more bytes than its share.
 #[derive(Clone, Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
@@ -37,7 +37,11 @@ struct Arguments {
     /// Megabits per second out of each holder
     #[arg(long, default_value_t = 1000)]
     mbit: u64,
-    /// Fetch a third time, and kill one of the holders half-way
+    /// Fetch once more, while the holders make so many all-reduces of 1 MiB among themselves, 20 ms after each other, over a
+    /// communicator of their own, whose links are not limited
+    #[arg(long, default_value_t = 0)]
+    reduces: usize,
+    /// Fetch once more, and kill one of the holders half-way
     #[arg(long)]
     kill: bool,
     /// So many times as fast as from one holder the fetch from several has to be
@@ -54,6 +58,9 @@ enum Role {
         bytes: usize,
         mbit: u64,
         holders: usize,
+        reduces: usize,
+        /// That of the communicator of the holders alone.
+        site_master: String,
     },
     Newcomer {
         master: String,
@@ -66,6 +73,11 @@ enum Role {
 enum Event {
     /// A holder has synchronized with the others, and waits for the order to admit a newcomer.
     Holds,
+    /// A holder has made its reduces, which took so long in the median, and at most.
+    Reduced {
+        median: Duration,
+        longest: Duration,
+    },
     /// The newcomer is about to make its first call.
     Begins,
     Fetched(Fetched),
@@ -81,6 +93,8 @@ struct Fetched {
     calls: usize,
     bytes_received: u64,
     is_right: bool,
+    /// The median and the longest reduce of each holder that had made all of its own by then.
+    reduced: Vec<(Duration, Duration)>,
 }
 
 /// The order to admit a newcomer.
@@ -120,6 +134,26 @@ enum Trouble {
     Child(Option<Event>),
 }
 
+/// One fetch.
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    holders: usize,
+    /// Made by the holders meanwhile.
+    reduces: usize,
+    /// So long after the newcomer's first call, a holder is killed.
+    kill_after: Option<Duration>,
+}
+
+impl Setting {
+    const fn of(holders: usize) -> Self {
+        Self {
+            holders,
+            reduces: 0,
+            kill_after: None,
+        }
+    }
+}
+
 /// Was all as it should be?
 fn compare(arguments: &Arguments) -> Result<bool, Trouble> {
     let Arguments {
@@ -130,9 +164,9 @@ fn compare(arguments: &Arguments) -> Result<bool, Trouble> {
         ..
     } = *arguments;
     println!("{bytes} bytes of shared state, {mbit} Mbit/s out of each holder");
-    let one = fetch(arguments, 1, None)?;
+    let one = fetch(arguments, Setting::of(1))?;
     print("1 holder", &one);
-    let several = fetch(arguments, holders, None)?;
+    let several = fetch(arguments, Setting::of(holders))?;
     print(&format!("{holders} holders"), &several);
     let ratio = one.took.as_secs_f64() / several.took.as_secs_f64();
     let reached = ratio >= aim;
@@ -143,8 +177,21 @@ fn compare(arguments: &Arguments) -> Result<bool, Trouble> {
          at least {aim} times as fast, is {verdict}"
     );
     let mut is_well = reached && one.is_right && several.is_right;
+    if arguments.reduces > 0 {
+        let busy = Setting {
+            reduces: arguments.reduces,
+            ..Setting::of(holders)
+        };
+        let busy = fetch(arguments, busy)?;
+        print(&format!("{holders} holders that reduce"), &busy);
+        is_well &= busy.is_right && print_reduces(arguments, &busy);
+    }
     if arguments.kill {
-        let killed = fetch(arguments, holders, Some(several.took / 2))?;
+        let killed = Setting {
+            kill_after: Some(several.took / 2),
+            ..Setting::of(holders)
+        };
+        let killed = fetch(arguments, killed)?;
         print(&format!("{holders} holders, one killed"), &killed);
         let again = killed.bytes_received.saturating_sub(bytes as u64);
         let share = (bytes / holders) as u64;
@@ -171,6 +218,23 @@ fn print(what: &str, fetched: &Fetched) {
     );
 }
 
+/// Whether every holder had made its reduces when the newcomer's call ended.
+fn print_reduces(arguments: &Arguments, fetched: &Fetched) -> bool {
+    let Some(slowest) = fetched.reduced.iter().max() else {
+        println!("no holder had made its reduces");
+        return false;
+    };
+    let (median, longest) = (slowest.0.as_secs_f64() * 1e3, slowest.1.as_secs_f64() * 1e3);
+    println!(
+        "{} of {} holders had made {} reduces of 1 MiB meanwhile, {median:.1} ms in the median and {longest:.1} ms at \
+         most",
+        fetched.reduced.len(),
+        arguments.holders,
+        arguments.reduces,
+    );
+    fetched.reduced.len() == arguments.holders
+}
+
 /// How long a child may take to say something.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -178,13 +242,15 @@ fn next(children: &mut Processes<Event>) -> Option<(Process, Option<Event>)> {
     children.next_before(Instant::now() + PATIENCE)
 }
 
-/// One fetch in a run of its own. `kill_after`: so long after the newcomer's first call, a holder is killed.
-fn fetch(
-    arguments: &Arguments,
-    holders: usize,
-    kill_after: Option<Duration>,
-) -> Result<Fetched, Trouble> {
+/// One fetch in a run of its own.
+fn fetch(arguments: &Arguments, setting: Setting) -> Result<Fetched, Trouble> {
+    let Setting {
+        holders,
+        reduces,
+        kill_after,
+    } = setting;
     let master = pccl_master::spawn("127.0.0.1:0")?;
+    let site_master = pccl_master::spawn("127.0.0.1:0")?;
     let address = master.local_addr().to_string();
     let bytes = arguments.bytes.to_string();
     let mut children = Processes::new();
@@ -193,7 +259,9 @@ fn fetch(
     for _ in 0..holders {
         let mut command = Command::new(&program);
         command.args(["holder", &address, &bytes, &arguments.mbit.to_string()]);
-        holding.push(children.start(command.arg(holders.to_string()))?);
+        command.args([holders.to_string(), reduces.to_string()]);
+        let site_master = site_master.local_addr().to_string();
+        holding.push(children.start(command.arg(site_master))?);
     }
     for _ in 0..holders {
         match next(&mut children) {
@@ -206,13 +274,19 @@ fn fetch(
         children.tell(*holder, &Admit)?;
     }
     let mut kill_at = None;
+    let mut reduced = Vec::new();
     loop {
         let deadline = kill_at.unwrap_or_else(|| Instant::now() + PATIENCE);
         match (children.next_before(deadline), kill_at) {
             (Some((_, Some(Event::Begins))), _) => {
                 kill_at = kill_after.map(|after| Instant::now() + after);
             }
-            (Some((_, Some(Event::Fetched(fetched)))), _) => return Ok(fetched),
+            (Some((_, Some(Event::Reduced { median, longest }))), _) => {
+                reduced.push((median, longest));
+            }
+            (Some((_, Some(Event::Fetched(fetched)))), _) => {
+                return Ok(Fetched { reduced, ..fetched });
+            }
             (None, Some(_)) => {
                 kill_at = None;
                 if let Some(victim) = holding.pop() {
@@ -233,7 +307,14 @@ fn play(role: &Role) -> Result<(), Error> {
             bytes,
             mbit,
             holders,
-        } => hold(master, content(*bytes), *mbit, *holders),
+            reduces,
+            site_master,
+        } => hold(
+            [master, site_master],
+            content(*bytes),
+            *mbit,
+            [*holders, *reduces],
+        ),
         Role::Newcomer { master, bytes } => {
             // Initialized, as weights are before they are fetched.
             let mut fetched = vec![1; *bytes];
@@ -262,23 +343,64 @@ fn builder(master: &str) -> pccl::Builder {
         .first_port(0)
 }
 
-fn hold(master: &str, mut content: Vec<u8>, mbit: u64, holders: usize) -> Result<(), Error> {
+fn hold(
+    [master, site_master]: [&str; 2],
+    mut content: Vec<u8>,
+    mbit: u64,
+    [holders, reduces]: [usize; 2],
+) -> Result<(), Error> {
     let link = Throttled::new(Tcp::new(), mbit * 1_000_000 / 8);
     let mut comm = builder(master).transport(link).connect()?;
-    while comm.global_world_size() < holders {
-        comm.update_topology()?;
-    }
+    grow(&mut comm, holders)?;
     let mut state = SharedState::at(1);
     state.entry("weights", &mut content)?;
     comm.sync_shared_state(&mut state, SyncStrategy::EnforcePopular)?;
+    let mut among_holders = builder(site_master).connect()?;
+    grow(&mut among_holders, holders)?;
     tell(&Event::Holds);
     if next_order::<Admit>().is_none() {
         return Ok(());
     }
-    while comm.global_world_size() <= holders {
+    grow(&mut comm, holders + 1)?;
+    if reduces == 0 {
+        return synchronize(&mut comm, &mut state).map(|_| ());
+    }
+    let strategy = SyncStrategy::EnforcePopular;
+    let Overlapped { work, synced } =
+        comm.sync_shared_state_overlapped(&mut state, strategy, |_| {
+            reduce(&mut among_holders, reduces)
+        });
+    if let Some(reduced) = work {
+        reduced?;
+    }
+    synced.map(|_| ())
+}
+
+/// Until the group has so many members.
+fn grow(comm: &mut Communicator, members: usize) -> Result<(), Error> {
+    while comm.world_size() < members {
         comm.update_topology()?;
     }
-    synchronize(&mut comm, &mut state)?;
+    Ok(())
+}
+
+/// Makes so many reduces, and tells how long they took.
+fn reduce(comm: &mut Communicator, reduces: usize) -> Result<(), Error> {
+    let mut gradients = vec![1.0_f32; 1 << 18];
+    let mut times = Vec::with_capacity(reduces);
+    for _ in 0..reduces {
+        std::thread::sleep(Duration::from_millis(20));
+        let begun = Instant::now();
+        comm.all_reduce(&mut gradients, Reduce::avg())?;
+        times.push(begun.elapsed());
+    }
+    times.sort_unstable();
+    if let (Some(median), Some(longest)) = (times.get(reduces / 2), times.last()) {
+        tell(&Event::Reduced {
+            median: *median,
+            longest: *longest,
+        });
+    }
     Ok(())
 }
 
@@ -303,6 +425,7 @@ fn arrive(master: &str, content: &mut [u8]) -> Result<Fetched, Error> {
         calls,
         bytes_received: arrivals.bytes,
         is_right: false,
+        reduced: Vec::new(),
     })
 }
 
