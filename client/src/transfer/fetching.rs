@@ -170,7 +170,7 @@ impl Desk<'_> {
             let Some(entry) = whole.recv().await else {
                 return Err(TransferError::NotOpened);
             };
-            let whole = lock(self.means.staging).to_check(entry);
+            let whole = lock(self.means.staging).begin_check(entry);
             let whole = whole.ok_or(TransferError::NoSuchEntry(entry))?;
             let hashing = ContentHashing::with(&whole.content, whole.parts);
             let is_right = hash_in_turns(hashing, || self.progress.moved()).await == whole.hash;

@@ -160,7 +160,7 @@ impl Staging {
     }
 
     /// The content of an entry that is whole, and the hash that it has to have.
-    pub(super) fn to_check(&mut self, entry: EntryIndex) -> Option<ToCheck> {
+    pub(super) fn begin_check(&mut self, entry: EntryIndex) -> Option<ToCheck> {
         let staged = self.entries.get_mut(&entry)?;
         Some(ToCheck {
             content: Arc::clone(&staged.content),
@@ -274,7 +274,7 @@ mod tests {
                 staging.hash(piece);
             }
 
-            let ToCheck { content, parts, .. } = staging.to_check(ENTRY).unwrap();
+            let ToCheck { content, parts, .. } = staging.begin_check(ENTRY).unwrap();
             let hash = ContentHashing::with(&content, parts).step();
             let is_right = hash == Some(content_hash(&[7; LEN as usize]));
             assert_eq!(is_right, wrong.is_none(), "{wrong:?}");
