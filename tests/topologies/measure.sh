@@ -6,6 +6,7 @@
 #   sh tests/topologies/measure.sh gloo PYTHON [PATH...]   the same with Gloo, of the torch of this Python
 #   sh tests/topologies/measure.sh counter-example     the fastest slowest edge against the least sum
 #   sh tests/topologies/measure.sh two-sites           a ring that crosses between two sites at each step
+#   sh tests/topologies/measure.sh choice              every algorithm beside the one that the master chooses
 #   sh tests/topologies/measure.sh lanes               18 peers over the Atlantic: lanes, and reduces at once
 #   sh tests/topologies/measure.sh levels              four sites of four hosts: two levels, and two rings
 #   sh tests/topologies/measure.sh rings               18 peers over the Atlantic: a bad ring, a random and the best
@@ -37,6 +38,9 @@ back_and_forth="awk '{ line[NR] = \$0 } END { for (i = 1; i <= 12; i++) { print 
 
 # The same order each time, on the same system.
 random="awk 'BEGIN { srand(1) } { print rand(), \$0 }' | sort -n | cut -d ' ' -f 2"
+
+# The names of the sites of four-sites*.toml, for each host.
+sites_of_four=--sites=$(for site in eu us asia sa; do printf "$site,$site,$site,$site,"; done | sed 's/,$//')
 
 # 18 peers, without the long table of all paths.
 transatlantic() {
@@ -95,19 +99,29 @@ two-sites)
     build
     reduce two-sites w1 8 "$alternate" --min-bytes 16M --max-bytes 16M --warmup 1 --iters 3 --optimize --algorithm ring --sites one
     ;;
+choice)
+    build
+    few="--every-algorithm --warmup 1 --min-bytes 16K --max-bytes 4M --step-factor 16"
+    for collective in ${2:-all-reduce reduce-scatter all-gather broadcast}; do
+        # Before anything was measured, and after.
+        across "metro ocean" $few --iters 4 --collective "$collective" --optimize
+        echo "# four sites of four"
+        reduce four-sites-own eu-1 16 cat "$sites_of_four" $few --iters 3 --collective "$collective" --max-mesh 16 |
+            grep -v '^|'
+    done
+    ;;
 levels)
     build
-    sites=--sites=$(for site in eu us asia sa; do printf "$site,$site,$site,$site,"; done | sed 's/,$//')
     of_sites() {
         echo "# $*"
         reduce four-sites-own eu-1 16 "$@" --step-factor 64 | grep -v '^|'
     }
     small="--min-bytes 64K --max-bytes 4M --iters 5"
     large="--min-bytes 64M --max-bytes 64M --iters 1 --warmup 1"
-    of_sites cat "$sites $small"
+    of_sites cat "$sites_of_four $small"
     of_sites cat "--sites one $small"
     of_sites "$random" "--sites one $small"
-    of_sites cat "$sites $large"
+    of_sites cat "$sites_of_four $large"
     of_sites cat "--sites one $large"
     ;;
 lanes)

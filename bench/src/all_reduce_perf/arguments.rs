@@ -57,6 +57,10 @@ pub(crate) struct Arguments {
     /// Leave out the floor: bare exchanges over plain sockets.
     #[arg(long)]
     pub(crate) no_floor: bool,
+    /// Measure each size with every algorithm that can carry it, in turns, and show what the master would choose. Without
+    /// the floor.
+    #[arg(long, conflicts_with_all = ["algorithm", "concurrent", "plot"])]
+    pub(crate) every_algorithm: bool,
     #[command(flatten)]
     pub(crate) work: Work,
     /// Write everything to this file as JSON, too.
@@ -109,6 +113,10 @@ impl Arguments {
         let place = rank.checked_rem(self.sites.len());
         let site = place.and_then(|place| self.sites.get(place));
         site.map_or("", String::as_str)
+    }
+
+    pub(crate) const fn is_without_floor(&self) -> bool {
+        self.no_floor || self.every_algorithm
     }
 
     /// The buffers to be reduced, in elements.

@@ -44,6 +44,9 @@ pub(crate) enum Trouble {
     /// Ranks do not agree.
     #[error("the ranks were told different rings by optimize_topology")]
     Topology,
+    /// A series without iterations.
+    #[error("the ranks do not say by which algorithm they have worked")]
+    NoAlgorithm,
     /// What the benchmark compares with is broken.
     #[error("the floor has computed {0} wrong elements")]
     WrongFloor(u64),

@@ -34,6 +34,9 @@
 //! `--collective reduce-scatter`, `all-gather` and `broadcast` measure these, beside the same half of the rings above, or
 //! a chain of them. They work in place.
 //!
+//! `--every-algorithm` shows how good the master's choice of the algorithm is: each size is measured with all that can
+//! carry it.
+//!
 //! With `--transport tls` or `quic` (the feature `quic`, which is on by default) all lanes are encrypted, and every
 //! rank checks that they are. The floor stays plain, so the ratio shows what encryption costs.
 //!
@@ -44,6 +47,7 @@
 //! | `talk` | what parent and children tell each other, by `pccl_subprocess` |
 //! | `hosts` | where the children run, and what starts them there |
 //! | `master`, `rank`, `place`, `stopwatch`, `watch` | the children |
+//! | `choice` | all algorithms beside the one that the master chooses |
 //! | `collective` | which collective it is, and what it promises |
 //! | `contribution`, `number`, `memory` | what each rank contributes, what must come out, and where |
 //! | `floor`, `edges` | the three exchanges over plain sockets, and their connections |
@@ -54,6 +58,7 @@
 //! | `machine`, `congestion` | what it was measured on |
 
 mod arguments;
+mod choice;
 mod collective;
 mod congestion;
 mod contribution;

@@ -261,10 +261,10 @@ impl<T: Number> Rank<T> {
             if !everybody_is_ready() {
                 break;
             }
-            let exact = series.of != Contestant::Ours;
+            let is_ours = matches!(series.of, Contestant::Ours(_));
             let (memory, contribution) = (&self.memory, &self.contribution);
-            measured.wrong += memory.count_wrong(contribution, iterations.clone(), exact);
-            if series.of == Contestant::Ours && self.work.collective.ends_alike() {
+            measured.wrong += memory.count_wrong(contribution, iterations.clone(), !is_ours);
+            if is_ours && self.work.collective.ends_alike() {
                 let checksums = memory.checksums(iterations.clone().count());
                 measured.checksums.extend(checksums);
             }
@@ -282,6 +282,10 @@ impl<T: Number> Rank<T> {
         iterations: std::ops::Range<u64>,
         measured: &mut Measured,
     ) -> Result<(), RankError> {
+        let mut work = self.work.clone();
+        if let Contestant::Ours(Some(wish)) = of {
+            work.algorithm = Some(wish);
+        }
         let before = cpu_time();
         for ((source, result), _) in self.memory.buffers().zip(iterations) {
             if self.work.pause_ms > 0 {
@@ -289,8 +293,8 @@ impl<T: Number> Rank<T> {
             }
             let begun = Instant::now();
             match of {
-                Contestant::Ours => {
-                    let taken = call(&self.comm, &self.work, source, result)?;
+                Contestant::Ours(_) => {
+                    let taken = call(&self.comm, &work, source, result)?;
                     measured.algorithm = Some(taken);
                 }
                 Contestant::Floor(way) => {

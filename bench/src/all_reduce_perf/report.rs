@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::arguments::Arguments;
+use super::choice::{self, Cell};
 use super::congestion;
 use super::crew::Trouble;
 use super::machine::Machine;
@@ -42,6 +43,8 @@ struct Document<'a> {
     /// One for each number of peers and of lanes, with `--optimize`.
     optimizations: &'a [Summary],
     rows: &'a [Row],
+    /// With `--every-algorithm`, in place of the rows.
+    choices: &'a [Cell],
 }
 
 /// What was asked for beyond what stands in the rows.
@@ -71,6 +74,14 @@ struct Settings<'a> {
     bind: bool,
 }
 
+/// What was measured.
+#[derive(Default)]
+struct Found {
+    rows: Vec<Row>,
+    choices: Vec<Cell>,
+    optimizations: Vec<Summary>,
+}
+
 /// Does everything. The number of wrong elements.
 pub(crate) fn measure_and_report(arguments: &Arguments) -> Result<u64, ReportError> {
     for file in [&arguments.json, &arguments.plot].into_iter().flatten() {
@@ -84,28 +95,26 @@ pub(crate) fn measure_and_report(arguments: &Arguments) -> Result<u64, ReportErr
     };
     let in_force = in_force.as_deref();
     print!("{}", table::preamble(arguments, &machine, in_force));
-    let (mut rows, mut optimizations) = (Vec::new(), Vec::new());
-    let outcome = measure_all(arguments, &mut rows, &mut optimizations);
+    let mut found = Found::default();
+    let outcome = measure_all(arguments, &mut found);
     // What was measured before something went wrong is worth its file, too.
     if let Some(file) = &arguments.json {
-        let found = (&optimizations[..], &rows[..]);
-        write_json(file, arguments, &machine, in_force, found)?;
+        write_json(file, arguments, &machine, in_force, &found)?;
     }
     if let Some(file) = &arguments.plot {
-        plot::draw(file, &rows).map_err(|error| ReportError::Plot {
+        plot::draw(file, &found.rows).map_err(|error| ReportError::Plot {
             file: file.clone(),
             error,
         })?;
     }
     outcome?;
-    Ok(rows.iter().map(|row| row.wrong).sum())
+    let wrong = found.rows.iter().map(|row| row.wrong);
+    Ok(wrong
+        .chain(found.choices.iter().map(|cell| cell.wrong))
+        .sum())
 }
 
-fn measure_all(
-    arguments: &Arguments,
-    rows: &mut Vec<Row>,
-    optimizations: &mut Vec<Summary>,
-) -> Result<(), Trouble> {
+fn measure_all(arguments: &Arguments, found: &mut Found) -> Result<(), Trouble> {
     let passes = 1 + usize::from(arguments.optimize);
     let sessions = arguments.peers.len() * arguments.lanes.len();
     let bar = progress_bar(sessions * passes * arguments.counts().len());
@@ -113,18 +122,20 @@ fn measure_all(
     for peers in &arguments.peers {
         for lanes in &arguments.lanes {
             let mut session = Session::start(arguments, *peers, *lanes)?;
-            let first = rows.len();
-            measure_sizes(arguments, &mut session, &mut best, &bar, rows)?;
+            let first = found.rows.len();
+            measure_sizes(arguments, &mut session, &mut best, &bar, found)?;
             if arguments.optimize {
-                let found = session.optimize()?;
-                bar.suspend(|| print!("{}", found.rings(&arguments.hosts)));
-                let summary = Summary::new(*peers, *lanes, &arguments.hosts, &found);
-                optimizations.push(summary);
-                let second = rows.len();
-                measure_sizes(arguments, &mut session, &mut best, &bar, rows)?;
-                let (before, after) = rows.split_at(second);
+                let optimized = session.optimize()?;
+                bar.suspend(|| print!("{}", optimized.rings(&arguments.hosts)));
+                let summary = Summary::new(*peers, *lanes, &arguments.hosts, &optimized);
+                found.optimizations.push(summary);
+                let second = found.rows.len();
+                measure_sizes(arguments, &mut session, &mut best, &bar, found)?;
+                let (before, after) = found.rows.split_at(second);
                 let before = before.get(first..).unwrap_or_default();
-                bar.suspend(|| print!("{}", found.gains(before, after)));
+                if !after.is_empty() {
+                    bar.suspend(|| print!("{}", optimized.gains(before, after)));
+                }
             }
             session.end()?;
         }
@@ -139,19 +150,34 @@ fn measure_sizes(
     session: &mut Session<'_>,
     best: &mut BestWays,
     bar: &ProgressBar,
-    rows: &mut Vec<Row>,
+    found: &mut Found,
 ) -> Result<(), Trouble> {
     bar.suspend(|| println!("{}", session.heading()));
-    let first = rows.len();
+    let (first_row, first_choice) = (found.rows.len(), found.choices.len());
     for count in arguments.counts() {
         bar.set_message(format!("{}, {count} elements", session.name()));
-        let row = session.measure(count, best)?;
-        bar.suspend(|| println!("{}", table::line(&row)));
+        let line = if arguments.every_algorithm {
+            let cell = session.compare(count)?;
+            let line = cell.line();
+            found.choices.push(cell);
+            line
+        } else {
+            let row = session.measure(count, best)?;
+            let line = table::line(&row);
+            found.rows.push(row);
+            line
+        };
+        bar.suspend(|| println!("{line}"));
         bar.inc(1);
-        rows.push(row);
     }
-    let measured = rows.get(first..).unwrap_or_default();
-    bar.suspend(|| print!("{}", notes::notes(measured)));
+    let rows = found.rows.get(first_row..).unwrap_or_default();
+    let choices = found.choices.get(first_choice..).unwrap_or_default();
+    let below = if arguments.every_algorithm {
+        choice::verdict(choices)
+    } else {
+        notes::notes(rows)
+    };
+    bar.suspend(|| print!("{below}"));
     Ok(())
 }
 
@@ -168,7 +194,7 @@ fn write_json(
     arguments: &Arguments,
     machine: &Machine,
     in_force: Option<&str>,
-    (optimizations, rows): (&[Summary], &[Row]),
+    found: &Found,
 ) -> Result<(), ReportError> {
     let is_loopback = arguments.hosts.of_rank(0).is_loopback();
     let floor_congestion = arguments.work.congestion_of_floor(is_loopback);
@@ -186,12 +212,13 @@ fn write_json(
             transport: arguments.transport.to_string(),
             congestion: arguments.work.congestion.as_deref(),
             congestion_in_force: in_force,
-            floor_congestion: floor_congestion.filter(|_| !arguments.no_floor),
+            floor_congestion: floor_congestion.filter(|_| !arguments.is_without_floor()),
             far: arguments.work.far,
             bind: arguments.work.bind,
         },
-        optimizations,
-        rows,
+        optimizations: &found.optimizations,
+        rows: &found.rows,
+        choices: &found.choices,
     };
     let text = serde_json::to_string_pretty(&document).map_err(io::Error::from);
     let written = text.and_then(|text| fs::write(file, text + "\n"));

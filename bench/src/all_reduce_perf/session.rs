@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use pccl::Algorithm;
 use pccl_subprocess::Process;
 
 use super::arguments::Arguments;
+use super::choice::{self, Cell};
 use super::crew::{Crew, Trouble};
 use super::floor::Way;
 use super::optimized::{Optimized, Told};
@@ -84,7 +86,7 @@ impl<'a> Session<'a> {
         {
             return Err(Trouble::NotOver(over));
         }
-        if !arguments.no_floor {
+        if !arguments.is_without_floor() {
             crew.tell(&ranks, &Order::JoinFloor { ranks: addresses });
             crew.hear(&ranks, "joining the floor", joined_in)?;
         }
@@ -108,6 +110,10 @@ impl<'a> Session<'a> {
 
     /// What stands above the rows of the ring that stands.
     pub(crate) fn heading(&self) -> String {
+        if self.arguments.every_algorithm {
+            let of = self.arguments.work.collective.to_string();
+            return Cell::heading(&of, self.peers, self.is_optimized);
+        }
         table::heading(self.arguments, self.peers, self.lanes, self.is_optimized)
     }
 
@@ -124,13 +130,55 @@ impl<'a> Session<'a> {
         };
         let plan = Plan::new(self.arguments, subject.bytes_per_iteration());
         self.prepare(count, plan.batch)?;
-        let ways = if self.arguments.no_floor {
+        let ways = if self.arguments.is_without_floor() {
             Vec::new()
         } else {
             self.best_ways(&subject, &plan, best)?
         };
         let found = self.take_turns(&plan, &ways)?;
         Ok(Row::new(&subject, &self.arguments.work, &found))
+    }
+
+    /// Measures one size with every algorithm that can carry it.
+    pub(crate) fn compare(&mut self, count: usize) -> Result<Cell, Trouble> {
+        let work = &self.arguments.work;
+        let bytes = count * work.element.size();
+        let plan = Plan::new(self.arguments, bytes);
+        let is_ordered = work.ordered;
+        self.prepare(count, plan.batch)?;
+        let chosen = taken(&self.series(Contestant::Ours(None), plan.warmup.max(1))?)?;
+        let mut all = Vec::new();
+        for algorithm in Algorithm::ALL {
+            // It is for ordered sums alone, and takes several times as long as any other.
+            if algorithm == Algorithm::Relay && !is_ordered {
+                continue;
+            }
+            let wish = Contestant::Ours(Some(algorithm));
+            if taken(&self.series(wish, plan.warmup.max(1))?)? == algorithm {
+                all.push((algorithm, Samples::new(plan.batch)));
+            }
+        }
+        for iterations in &plan.turns {
+            for (algorithm, samples) in &mut all {
+                let wish = Contestant::Ours(Some(*algorithm));
+                samples.add(&self.series(wish, *iterations)?);
+            }
+            // So that none of them always comes right after the same one.
+            all.reverse();
+        }
+        all.sort_by_key(|(algorithm, _)| *algorithm != chosen);
+        Ok(Cell {
+            peers: self.peers,
+            lanes: self.lanes,
+            bytes,
+            optimized: self.is_optimized,
+            chosen: chosen.to_string(),
+            wrong: all.iter().map(|(_, samples)| samples.wrong).sum(),
+            times: all
+                .iter()
+                .map(|(algorithm, samples)| choice::time(*algorithm, samples.median_us()))
+                .collect(),
+        })
     }
 
     /// Lets all ranks optimize the topology.
@@ -195,7 +243,7 @@ impl<'a> Session<'a> {
             iterations: plan.iterations(),
             batch: plan.batch,
         };
-        let warm = self.series(Contestant::Ours, plan.warmup)?;
+        let warm = self.series(Contestant::Ours(None), plan.warmup)?;
         found.ours.add_wrong(&warm);
         for way in ways.iter().copied() {
             self.series(Contestant::Floor(way), plan.warmup)?;
@@ -203,7 +251,8 @@ impl<'a> Session<'a> {
         }
         for iterations in &plan.turns {
             let before = self.master_cpu_ns()?;
-            found.ours.add(&self.series(Contestant::Ours, *iterations)?);
+            let ours = self.series(Contestant::Ours(None), *iterations)?;
+            found.ours.add(&ours);
             found.master_cpu_ns += self.master_cpu_ns()?.saturating_sub(before);
             for (way, samples) in &mut found.floors {
                 samples.add(&self.series(Contestant::Floor(*way), *iterations)?);
@@ -263,8 +312,14 @@ fn checked(of: Contestant, measured: Vec<Measured>) -> Result<Vec<Measured>, Tro
     let wrong = measured.iter().map(|rank| rank.wrong).sum();
     match of {
         Contestant::Floor(_) if wrong > 0 => Err(Trouble::WrongFloor(wrong)),
-        Contestant::Floor(_) | Contestant::Ours => Ok(measured),
+        Contestant::Floor(_) | Contestant::Ours(_) => Ok(measured),
     }
+}
+
+/// The algorithm of a series of ours.
+fn taken(measured: &[Measured]) -> Result<Algorithm, Trouble> {
+    let algorithm = measured.iter().find_map(|rank| rank.algorithm);
+    algorithm.ok_or(Trouble::NoAlgorithm)
 }
 
 fn address_in(event: Event) -> Option<std::net::SocketAddr> {

@@ -41,7 +41,7 @@ pub(crate) fn preamble(arguments: &Arguments, machine: &Machine, in_force: Optio
         line("far", FAR.into());
     }
     line("cores", if work.bind { BOUND } else { UNBOUND }.into());
-    if !arguments.no_floor {
+    if !arguments.is_without_floor() {
         let congestion = work.local_congestion();
         line(
             "floor",
@@ -54,11 +54,15 @@ pub(crate) fn preamble(arguments: &Arguments, machine: &Machine, in_force: Optio
             "size",
             format!("of one of {concurrent} reduces at once; algbw counts all of them"),
         );
-        if !arguments.no_floor {
+        if !arguments.is_without_floor() {
             line("", "the floor reduces all of them as one buffer".into());
         }
     }
-    text.push_str(COLUMNS);
+    text.push_str(if arguments.every_algorithm {
+        COLUMNS_OF_CHOICES
+    } else {
+        COLUMNS
+    });
     text
 }
 
@@ -95,6 +99,13 @@ const COLUMNS: &str = "\
 #          blocking (a ring that waits in recv), direct (every rank with every other, two latencies)
 # ratio    throughput of ours / of the floor; the cpu beside it: CPU time of ours, master included, / of
 #          the floor, which has no master
+";
+
+/// What the columns of choices mean.
+const COLUMNS_OF_CHOICES: &str = "\
+# chosen   by the master, if nobody asks for an algorithm; it stands first behind the other columns, too
+# time     median over the iterations; of each iteration the mean over the peers
+# over     time of the choice / of the fastest algorithm
 ";
 
 /// What stands above the rows of one session.
@@ -140,7 +151,7 @@ pub(crate) fn heading(
     let floor_units = ["(us)", "(GB/s)", "(s/GB)", "", "(KiB)", "", ""];
     for (ours, floor) in [(names, floor_names), (units, floor_units)] {
         text.push_str(&columns(&ours, &WIDTHS).replacen(' ', "#", 1));
-        if !arguments.no_floor {
+        if !arguments.is_without_floor() {
             text.push_str(SEPARATOR);
             text.push_str(&columns(&floor, &FLOOR_WIDTHS));
         }

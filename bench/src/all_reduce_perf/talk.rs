@@ -53,7 +53,8 @@ pub(crate) struct Series {
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Contestant {
-    Ours,
+    /// With this algorithm, if it can carry the buffer. `None`: as the command line says.
+    Ours(Option<Algorithm>),
     Floor(Way),
 }
 
