@@ -65,7 +65,7 @@ impl<'a> ContentHashing<'a> {
         Self::with(bytes, PartHashes::new())
     }
 
-    /// Starts a hash of bytes of which some parts are hashed already.
+    /// Starts a hash of bytes of which some parts are hashed already. The parts must be those of the same bytes.
     #[must_use]
     pub const fn with(bytes: &'a [u8], parts: PartHashes) -> Self {
         Self {
@@ -75,11 +75,11 @@ impl<'a> ContentHashing<'a> {
         }
     }
 
-    /// Hashes the next [`STEP_BYTES`](Self::STEP_BYTES), on as many threads as [`content_hash`] uses, and blocks
-    /// until they are done. Returns `None` if bytes are left, otherwise the hash of all bytes. Further calls return
+    /// Hashes the next [`STEP_BYTES`](Self::STEP_BYTES) on up to as many threads as [`content_hash`], and blocks until
+    /// they are done. Returns `None` if bytes are left, otherwise the hash of all bytes. Further calls return
     /// the same hash.
     pub fn step(&mut self) -> Option<[u8; 32]> {
-        let missing = self.parts.missing(self.bytes, 0..self.bytes.len());
+        let missing = self.parts.missing(self.bytes.len(), 0..self.bytes.len());
         let step: Vec<usize> = missing.take(self.step_parts + 1).collect();
         if step.len() > self.step_parts {
             let step = step.get(..self.step_parts).unwrap_or_default();
@@ -87,7 +87,8 @@ impl<'a> ContentHashing<'a> {
             return None;
         }
         self.parts.hash(self.bytes, &step);
-        let values: Vec<ChainingValue> = self.parts.values.iter().flatten().copied().collect();
+        let values = self.parts.values.iter().take(parts_of(self.bytes.len()));
+        let values: Vec<ChainingValue> = values.flatten().copied().collect();
         Some(root(&values, self.bytes))
     }
 }
@@ -102,7 +103,7 @@ impl<'a> ContentHashing<'a> {
 /// let mut parts = PartHashes::new();
 /// for half in [1 << 20..5 << 20, 0..1 << 20] {
 ///     content[half.clone()].fill(7);
-///     parts.arrived(&content, half);
+///     parts.arrived(&content, [half]);
 /// }
 ///
 /// let hash = ContentHashing::with(&content, parts).step();
@@ -112,63 +113,74 @@ impl<'a> ContentHashing<'a> {
 pub struct PartHashes {
     /// By part. Shorter than the content has parts as long as none of the later ones is hashed.
     values: Vec<Option<ChainingValue>>,
+    /// All parts below this one are hashed. Content arrives about in its order, so there is little to look through.
+    whole_below: usize,
 }
 
 impl PartHashes {
     /// No part is hashed.
     #[must_use]
     pub const fn new() -> Self {
-        Self { values: Vec::new() }
+        Self {
+            values: Vec::new(),
+            whole_below: 0,
+        }
     }
 
-    /// Hashes the parts of `content` that lie in `range`, all of whose bytes have arrived, and blocks until that is
-    /// done. Hashed parts are not hashed again, so bytes that have arrived must not change. `content` is the
-    /// whole content, with the same length each time.
-    pub fn arrived(&mut self, content: &[u8], range: Range<usize>) {
-        let missing: Vec<usize> = self.missing(content, range).collect();
+    /// Hashes the parts of `content` that lie in one of the ranges, all of whose bytes have arrived. Blocks until that is
+    /// done, on up to as many threads as [`content_hash`] uses: one for each part. Parts that are hashed are not hashed
+    /// again, so bytes that have arrived must not change. `content` is the whole content, with the same length each
+    /// time.
+    pub fn arrived(&mut self, content: &[u8], ranges: impl IntoIterator<Item = Range<usize>>) {
+        let ranges = ranges.into_iter();
+        let missing = ranges.flat_map(|range| self.missing(content.len(), range));
+        let missing: Vec<usize> = missing.collect();
         self.hash(content, &missing);
     }
 
-    /// The parts that lie in `range` and are not hashed, in their order. Content of one part has none, because its hash
-    /// is not that of a part.
-    fn missing(&self, content: &[u8], range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
-        let parts = if content.len() > PART {
-            content.len().div_ceil(PART)
-        } else {
-            0
-        };
+    /// The parts of content of this length that lie in `range` and are not hashed, in their order.
+    fn missing(&self, length: usize, range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
         // The last part may be shorter than the others.
-        let end = if range.end < content.len() {
-            range.end / PART
-        } else {
-            parts
+        let end = match range.end < length {
+            true => (range.end / PART).min(parts_of(length)),
+            false => parts_of(length),
         };
+        let start = range.start.div_ceil(PART).max(self.whole_below);
         let is_hashed = |part: &usize| self.values.get(*part).is_some_and(Option::is_some);
-        (range.start.div_ceil(PART)..end).filter(move |part| !is_hashed(part))
+        (start..end).filter(move |part| !is_hashed(part))
     }
 
     fn hash(&mut self, content: &[u8], parts: &[usize]) {
         let values = cores::map(parts.len(), cores::threads(parts.len()), |index| {
             part_value(content, parts.get(index).copied().unwrap_or_default())
         });
-        let len = parts.last().map_or(0, |part| part + 1);
+        let len = parts.iter().max().map_or(0, |part| part + 1);
         self.values.resize(self.values.len().max(len), None);
         for (part, value) in parts.iter().zip(values) {
             if let Some(place) = self.values.get_mut(*part) {
                 *place = Some(value);
             }
         }
+        let rest = self.values.iter().skip(self.whole_below);
+        self.whole_below += rest.take_while(|value| value.is_some()).count();
     }
 }
 
 fn hash_with_threads(bytes: &[u8], threads: usize) -> [u8; 32] {
-    let parts = if threads > 1 {
-        bytes.len().div_ceil(PART)
-    } else {
-        0
+    let parts = match threads > 1 {
+        true => parts_of(bytes.len()),
+        false => 0,
     };
     let values = cores::map(parts, threads, |part| part_value(bytes, part));
     root(&values, bytes)
+}
+
+/// How many parts content of this length has. None if it fits into one: its hash is not that of a part.
+const fn parts_of(length: usize) -> usize {
+    match length > PART {
+        true => length.div_ceil(PART),
+        false => 0,
+    }
 }
 
 /// The chaining value of one part.
@@ -293,10 +305,11 @@ mod tests {
 
             // Pieces of a part and a half, the last one first, each with all that has arrived behind it.
             for start in (0..len).step_by(PART + PART / 2).rev() {
-                parts.arrived(&bytes, start..len);
+                parts.arrived(&bytes, [start..len]);
             }
 
-            assert_eq!(parts.missing(&bytes, 0..len).count(), 0, "{len} bytes");
+            assert_eq!(parts.missing(len, 0..len).count(), 0, "{len} bytes");
+            assert_eq!(parts.whole_below, parts_of(len), "{len} bytes");
             let mut hashing = ContentHashing {
                 step_parts: 1,
                 ..ContentHashing::with(&bytes, parts)
@@ -310,13 +323,31 @@ mod tests {
         let bytes = content(3 * PART + 5);
         let mut parts = PartHashes::new();
 
-        parts.arrived(&bytes, 1..2 * PART - 1);
+        parts.arrived(&bytes, [1..2 * PART - 1]);
         assert_eq!(parts.values, []);
-        parts.arrived(&bytes, 1..2 * PART);
-        parts.arrived(&bytes, 3 * PART - 1..bytes.len());
+        parts.arrived(&bytes, [3 * PART - 1..bytes.len(), 1..2 * PART]);
 
-        let missing: Vec<usize> = parts.missing(&bytes, 0..bytes.len()).collect();
-        assert_eq!(missing, [0, 2]);
+        let missing: Vec<usize> = parts.missing(bytes.len(), 0..bytes.len()).collect();
+        assert_eq!((missing, parts.whole_below), (vec![0, 2], 0));
+    }
+
+    #[test]
+    fn what_was_hashed_on_its_way_is_not_read_again() {
+        let bytes = content(3 * PART);
+        let mut parts = PartHashes::new();
+        parts.arrived(&bytes, [0..2 * PART]);
+        let mut changed = bytes.clone();
+        changed[PART] ^= 1;
+
+        assert_eq!(
+            ContentHashing::with(&changed, parts.clone()).step(),
+            Some(content_hash(&bytes))
+        );
+        changed[2 * PART] ^= 1;
+        assert_ne!(
+            ContentHashing::with(&changed, parts).step(),
+            Some(content_hash(&bytes))
+        );
     }
 
     #[test]

@@ -29,7 +29,7 @@ use pccl_core::wire::FrameHeader;
 
 use crate::memory::{Pool, Scratch};
 use crate::pace::{ENCODED_FRAME_ELEMENTS, Pace, Share, Window};
-use coded::{Coding, carries_encoded};
+use coded::Coding;
 #[cfg(test)]
 use frame::Body;
 use kept::{Form, Kept};
@@ -150,7 +150,7 @@ impl RankWork {
         } = task;
         let element_bytes = spec.element.size();
         let coding = Coding::of(spec)?;
-        if coding.is_some() && !carries_encoded(task.algorithm) {
+        if coding.is_some() && !task.algorithm.carries_encoded() {
             return None;
         }
         spec.count.checked_mul(element_bytes as u64)?;

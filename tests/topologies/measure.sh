@@ -6,7 +6,7 @@
 #   sh tests/topologies/measure.sh gloo PYTHON [PATH...]   the same with Gloo, of the torch of this Python
 #   sh tests/topologies/measure.sh counter-example     the fastest slowest edge against the least sum
 #   sh tests/topologies/measure.sh two-sites           a ring that crosses between two sites at each step
-#   sh tests/topologies/measure.sh choice              every algorithm beside the one that the master chooses
+#   sh tests/topologies/measure.sh choice [COLLECTIVE] every algorithm beside the one that the master chooses
 #   sh tests/topologies/measure.sh lanes               18 peers over the Atlantic: lanes, and reduces at once
 #   sh tests/topologies/measure.sh levels              four sites of four hosts: two levels, and two rings
 #   sh tests/topologies/measure.sh rings               18 peers over the Atlantic: a bad ring, a random and the best
@@ -104,7 +104,7 @@ choice)
     few="--every-algorithm --warmup 1 --min-bytes 16K --max-bytes 4M --step-factor 16"
     for collective in ${2:-all-reduce reduce-scatter all-gather broadcast}; do
         # Before anything was measured, and after.
-        across "metro ocean" $few --iters 4 --collective "$collective" --optimize
+        across "metro ocean" $few --iters 8 --collective "$collective" --optimize
         echo "# four sites of four"
         reduce four-sites-own eu-1 16 cat "$sites_of_four" $few --iters 3 --collective "$collective" --max-mesh 16 |
             grep -v '^|'

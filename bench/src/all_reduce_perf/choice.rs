@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 use pccl::Algorithm;
 use serde::Serialize;
 
+use super::work::Work;
+
 /// A choice is good if it takes at most so many times as long as the best. The criterion of the paper on collectives for
 /// Frontier.
 const GOOD: f64 = 1.15;
@@ -13,6 +15,8 @@ const GOOD: f64 = 1.15;
 /// One size among so many peers.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Cell {
+    /// What was measured.
+    pub(crate) work: String,
     pub(crate) peers: usize,
     pub(crate) lanes: u16,
     /// Of the whole buffer.
@@ -51,10 +55,10 @@ impl Cell {
     }
 
     /// Above the lines.
-    pub(crate) fn heading(of: &str, peers: usize, is_optimized: bool) -> String {
+    pub(crate) fn heading(of: &Work, (peers, lanes): (usize, u16), is_optimized: bool) -> String {
         let optimized = if is_optimized { ", optimized ring" } else { "" };
         format!(
-            "#\n# {of}, {peers} peers, every algorithm{optimized}\n#{:>11}{:>17}{:>12}{:>11}  times of all (us)",
+            "#\n# {of}, {peers} peers, lanes asked for: {lanes}, every algorithm{optimized}\n#{:>11}{:>17}{:>12}{:>11}  times of all (us)",
             "size (B)", "chosen", "time (us)", "over best"
         )
     }
@@ -74,6 +78,9 @@ impl Cell {
         for time in &self.times {
             // Writing to a string does not fail.
             let _ = write!(line, " {} {:.1}", time.algorithm, time.time_us);
+        }
+        if self.wrong > 0 {
+            let _ = write!(line, " #wrong {}", self.wrong);
         }
         line
     }
@@ -109,6 +116,7 @@ mod tests {
             time_us: *time_us,
         };
         Cell {
+            work: String::new(),
             peers: 4,
             lanes: 1,
             bytes: 4096,

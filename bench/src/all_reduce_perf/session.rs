@@ -111,8 +111,8 @@ impl<'a> Session<'a> {
     /// What stands above the rows of the ring that stands.
     pub(crate) fn heading(&self) -> String {
         if self.arguments.every_algorithm {
-            let of = self.arguments.work.collective.to_string();
-            return Cell::heading(&of, self.peers, self.is_optimized);
+            let of = &self.arguments.work;
+            return Cell::heading(of, (self.peers, self.lanes), self.is_optimized);
         }
         table::heading(self.arguments, self.peers, self.lanes, self.is_optimized)
     }
@@ -144,17 +144,18 @@ impl<'a> Session<'a> {
         let work = &self.arguments.work;
         let bytes = count * work.element.size();
         let plan = Plan::new(self.arguments, bytes);
-        let is_ordered = work.ordered;
         self.prepare(count, plan.batch)?;
-        let chosen = taken(&self.series(Contestant::Ours(None), plan.warmup.max(1))?)?;
+        let mut first = Samples::new(plan.batch);
+        let warm = self.series(Contestant::Ours(None), plan.warmup.max(1))?;
+        first.add_wrong(&warm);
+        let chosen = taken(&warm)?;
         let mut all = Vec::new();
         for algorithm in Algorithm::ALL {
-            // It is for ordered sums alone, and takes several times as long as any other.
-            if algorithm == Algorithm::Relay && !is_ordered {
-                continue;
-            }
             let wish = Contestant::Ours(Some(algorithm));
-            if taken(&self.series(wish, plan.warmup.max(1))?)? == algorithm {
+            let warm = self.series(wish, plan.warmup.max(1))?;
+            first.add_wrong(&warm);
+            // Another one was taken if this one cannot carry the buffer.
+            if taken(&warm)? == algorithm {
                 all.push((algorithm, Samples::new(plan.batch)));
             }
         }
@@ -167,13 +168,15 @@ impl<'a> Session<'a> {
             all.reverse();
         }
         all.sort_by_key(|(algorithm, _)| *algorithm != chosen);
+        let wrong = all.iter().map(|(_, samples)| samples.wrong);
         Ok(Cell {
+            work: self.arguments.work.to_string(),
             peers: self.peers,
             lanes: self.lanes,
             bytes,
             optimized: self.is_optimized,
             chosen: chosen.to_string(),
-            wrong: all.iter().map(|(_, samples)| samples.wrong).sum(),
+            wrong: first.wrong + wrong.sum::<u64>(),
             times: all
                 .iter()
                 .map(|(algorithm, samples)| choice::time(*algorithm, samples.median_us()))

@@ -1,5 +1,7 @@
 //! What every rank has to know: what is reduced, and how.
 
+use std::fmt;
+
 use pccl::{Algorithm, Checksums, ElementType, Quantization, Reduce, ReduceOp};
 
 use super::collective::Collective;
@@ -205,6 +207,20 @@ impl Work {
         let congestion = self.congestion.as_ref();
         arguments.extend(congestion.map(|name| format!("--congestion={name}")));
         arguments
+    }
+}
+
+/// What is measured, in a few words.
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.collective, self.element)?;
+        if self.collective.reduces() {
+            write!(f, ", {}", self.op)?;
+        }
+        if let Some(by) = self.quantize {
+            write!(f, ", quantized to {}", by.name)?;
+        }
+        f.write_str(if self.ordered { ", ordered" } else { "" })
     }
 }
 

@@ -17,12 +17,13 @@ use pccl_transport_memory::throttle::Throttled;
 use pccl_transport_memory::{Intercepted, Interceptor, on_recv};
 use serde::{Deserialize, Serialize};
 
-/// Lets a newcomer fetch the shared state from holders whose links are limited: from one, then from several, then,
-/// with `--reduces`, from several that reduce meanwhile, and with `--kill` from several of which one is killed
-/// half-way. The link of the newcomer is not limited. Every peer is a process of its own. The time is that of the newcomer's calls, from the first to the success, so the
-/// hashes that all peers compute beforehand are in it. Exit code 0 only if the newcomer holds the right content
-/// each time, several holders are as many times as fast as is aimed at, those that reduce have made all reduces before the
-/// newcomer's call ends, and a holder that is killed costs no more bytes than its share.
+/// Lets a newcomer fetch the shared state from holders whose links are limited: from one, then from several, then, with
+/// `--reduces`, from several that reduce meanwhile, and with `--kill` from several of which one is killed half-way. The
+/// link of the newcomer is not limited. Every peer is a process of its own. The time is that of the newcomer's calls,
+/// from the first to the success, so the hashes that all peers compute beforehand are in it. Exit code 0 only if the
+/// newcomer holds the right content each time, several holders are as many times as fast as is aimed at, those that
+/// reduce have made all reduces before the newcomer's call ends, and a holder that is killed costs no more bytes than
+/// its share.
 #[derive(Clone, Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
@@ -37,8 +38,8 @@ struct Arguments {
     /// Megabits per second out of each holder
     #[arg(long, default_value_t = 1000)]
     mbit: u64,
-    /// Fetch once more, while the holders make so many all-reduces of 1 MiB among themselves, 20 ms after each other, over a
-    /// communicator of their own, whose links are not limited
+    /// Fetch once more, while the holders make so many all-reduces of 1 MiB among themselves, 20 ms after each other.
+    /// They have a communicator of their own, with another master; its links are not limited
     #[arg(long, default_value_t = 0)]
     reduces: usize,
     /// Fetch once more, and kill one of the holders half-way
@@ -80,6 +81,8 @@ enum Event {
     },
     /// The newcomer is about to make its first call.
     Begins,
+    /// The newcomer's last call has ended.
+    Ended,
     Fetched(Fetched),
     Failed(String),
 }
@@ -220,19 +223,18 @@ fn print(what: &str, fetched: &Fetched) {
 
 /// Whether every holder had made its reduces when the newcomer's call ended.
 fn print_reduces(arguments: &Arguments, fetched: &Fetched) -> bool {
-    let Some(slowest) = fetched.reduced.iter().max() else {
-        println!("no holder had made its reduces");
-        return false;
-    };
-    let (median, longest) = (slowest.0.as_secs_f64() * 1e3, slowest.1.as_secs_f64() * 1e3);
+    let reduced = &fetched.reduced;
+    let ms = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64() * 1e3;
+    let median = ms(reduced.iter().map(|(median, _)| *median).max());
+    let longest = ms(reduced.iter().map(|(_, longest)| *longest).max());
     println!(
         "{} of {} holders had made {} reduces of 1 MiB meanwhile, {median:.1} ms in the median and {longest:.1} ms at \
          most",
-        fetched.reduced.len(),
+        reduced.len(),
         arguments.holders,
         arguments.reduces,
     );
-    fetched.reduced.len() == arguments.holders
+    reduced.len() == arguments.holders
 }
 
 /// How long a child may take to say something.
@@ -274,7 +276,7 @@ fn fetch(arguments: &Arguments, setting: Setting) -> Result<Fetched, Trouble> {
         children.tell(*holder, &Admit)?;
     }
     let mut kill_at = None;
-    let mut reduced = Vec::new();
+    let (mut reduced, mut has_ended) = (Vec::new(), false);
     loop {
         let deadline = kill_at.unwrap_or_else(|| Instant::now() + PATIENCE);
         match (children.next_before(deadline), kill_at) {
@@ -282,8 +284,11 @@ fn fetch(arguments: &Arguments, setting: Setting) -> Result<Fetched, Trouble> {
                 kill_at = kill_after.map(|after| Instant::now() + after);
             }
             (Some((_, Some(Event::Reduced { median, longest }))), _) => {
-                reduced.push((median, longest));
+                if !has_ended {
+                    reduced.push((median, longest));
+                }
             }
+            (Some((_, Some(Event::Ended))), _) => has_ended = true,
             (Some((_, Some(Event::Fetched(fetched)))), _) => {
                 return Ok(Fetched { reduced, ..fetched });
             }
@@ -319,6 +324,7 @@ fn play(role: &Role) -> Result<(), Error> {
             // Initialized, as weights are before they are fetched.
             let mut fetched = vec![1; *bytes];
             let arrived = arrive(master, &mut fetched)?;
+            tell(&Event::Ended);
             tell(&Event::Fetched(Fetched {
                 is_right: fetched == content(*bytes),
                 ..arrived

@@ -208,9 +208,6 @@ impl Hands<'_, '_> {
             }
             let arrived = ready!(rx.poll_recv(cx, room))?;
             let is_whole = arrived > 0 && staging.note(range, arrived);
-            if arrived == range.length as usize {
-                staging.hash(range);
-            }
             std::task::Poll::Ready(Ok((arrived, is_whole)))
         })
         .await?;

@@ -17,6 +17,10 @@ use pccl_kernels::PartHashes;
 
 use super::room::Room;
 
+/// So many bytes of an entry arrive before they are hashed: enough for several threads, and some milliseconds of work
+/// for a single one.
+const HASHED_AT_ONCE: usize = 16 * 1024 * 1024;
+
 /// Content by entry.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
@@ -31,8 +35,10 @@ struct Staged {
     content: Arc<Room>,
     /// Starts and ends of what has arrived; no two of them touch.
     arrived: BTreeMap<usize, usize>,
-    /// The hashes of what has arrived: bytes are hashed while they are in the caches, and others on their way.
+    /// The hashes of what has arrived: bytes are hashed while others are on their way.
     parts: PartHashes,
+    /// Bytes that have arrived since parts were hashed.
+    unhashed: usize,
     /// The content has the hash.
     is_checked: bool,
 }
@@ -53,6 +59,7 @@ impl Staged {
             content: Arc::new(Room::new(length)),
             arrived: BTreeMap::new(),
             parts: PartHashes::new(),
+            unhashed: 0,
             is_checked: false,
         }
     }
@@ -85,11 +92,14 @@ impl Staged {
         self.arrived.insert(start, end);
     }
 
-    /// Hashes what has arrived without a gap around this byte.
-    fn hash_around(&mut self, byte: usize) {
-        let before = self.arrived.range(..=byte).next_back();
-        if let Some((start, end)) = before.filter(|(_, end)| byte < **end) {
-            self.parts.arrived(&self.content, *start..*end);
+    /// Hashes what has arrived, if it is enough. The rest is hashed when all of it is there.
+    fn hash(&mut self, arrived: usize) {
+        self.unhashed += arrived;
+        if self.unhashed >= HASHED_AT_ONCE {
+            self.unhashed = 0;
+            let arrived = self.arrived.iter();
+            let ranges = arrived.map(|(start, end)| *start..*end);
+            self.parts.arrived(&self.content, ranges);
         }
     }
 }
@@ -146,17 +156,8 @@ impl Staging {
             return false;
         };
         staged.note(start..start.saturating_add(arrived));
+        staged.hash(arrived);
         staged.is_whole()
-    }
-
-    /// A range has arrived whole; here are its last bytes. Hashes it, if it is large.
-    pub(super) fn hash(&mut self, last: StateRange) {
-        if let (Some(staged), Ok(byte)) = (
-            self.entries.get_mut(&last.entry),
-            usize::try_from(last.offset),
-        ) {
-            staged.hash_around(byte);
-        }
     }
 
     /// The content of an entry that is whole, and the hash that it has to have.
@@ -250,34 +251,32 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_that_arrives_counts_in_the_hash() {
-        const LEN: u32 = (3 << 20) + 9;
-        let pieces = [
-            range(2 << 20, (1 << 20) + 9),
-            range(0, 7),
-            range(7, (2 << 20) - 7),
-        ];
-        for wrong in [None, Some(0), Some(1 << 20), Some(LEN as usize - 1)] {
+    fn what_arrives_in_two_attempts_is_hashed_on_its_way_and_every_byte_of_it_counts() {
+        const PIECE: u32 = 5 << 20;
+        const LEN: usize = 4 * PIECE as usize + 9;
+        let expected = content_hash(&[7; LEN]);
+        for wrong in [None, Some(0), Some(1 << 20), Some(LEN - 1)] {
             let mut staging = Staging::default();
-            staging.want(&[(ENTRY, HASH, LEN as usize)]);
 
-            for piece in pieces {
+            for piece in [2, 0, 3, 1, 4] {
+                // The second attempt wants the same.
+                staging.want(&[(ENTRY, HASH, LEN)]);
+                let length = if piece == 4 { 9 } else { PIECE };
+                let piece = range(piece * u64::from(PIECE), length);
                 let room = staging.room(piece, usize::MAX);
                 room.fill(7);
-                let start = piece.offset as usize;
-                if let Some(byte) = wrong.and_then(|byte: usize| byte.checked_sub(start))
-                    && let Some(byte) = room.get_mut(byte)
-                {
+                let place = wrong.and_then(|byte| byte.checked_sub(piece.offset as usize));
+                if let Some(byte) = place.and_then(|place| room.get_mut(place)) {
                     *byte = 8;
                 }
-                staging.note(piece, piece.length as usize);
-                staging.hash(piece);
+                staging.note(piece, length as usize);
             }
+            // It was hashed when the first 20 MiB were there.
+            staging.room(range(0, 1), 1).fill(9);
 
             let ToCheck { content, parts, .. } = staging.begin_check(ENTRY).unwrap();
             let hash = ContentHashing::with(&content, parts).step();
-            let is_right = hash == Some(content_hash(&[7; LEN as usize]));
-            assert_eq!(is_right, wrong.is_none(), "{wrong:?}");
+            assert_eq!(hash == Some(expected), wrong.is_none(), "{wrong:?}");
         }
     }
 

@@ -369,6 +369,47 @@ fn a_broadcast_goes_down_the_tree_that_all_ask_for() {
     }
 }
 
+/// The doomed peer is the root, or has one child and is itself a child of the root. It dies with its first frame, or with
+/// one in the middle.
+#[test]
+fn a_peer_that_dies_in_a_tree_aborts_the_broadcast_for_those_above_and_below_it() {
+    const COUNT: usize = 500_000;
+    let tree = |root| Broadcast::from(root).algorithm(Algorithm::Tree);
+    for (is_root, frames) in [(true, 1), (true, 9), (false, 1), (false, 9)] {
+        let run = Run::new();
+        let mut peers = run.peers(5);
+        peers.sort_by_key(Communicator::peer_id);
+        let second = peers[1].peer_id();
+        let doomed = run.join_doomed(
+            &mut peers,
+            ("frame_sent", frames),
+            move |doomed| async move {
+                let root = if is_root { doomed.peer_id() } else { second };
+                let mut buffer = vec![9_u64; COUNT];
+                let _ = doomed.broadcast_async(&mut buffer, tree(root)).await;
+            },
+        );
+        let last = PeerId(peers[4].peer_id().0 + 1);
+        let root = if is_root { last } else { second };
+
+        let results = together_with(&mut peers, |index, peer| {
+            let mut buffer = vec![index as u64; COUNT];
+            let failed = peer.broadcast(&mut buffer, tree(root)).unwrap_err();
+            let is_as_before = buffer.iter().all(|element| *element == index as u64);
+            let report = peer.broadcast(&mut buffer, tree(second)).unwrap();
+            let is_right = buffer.iter().all(|element| *element == 1);
+            (failed, is_as_before, is_right, report.algorithm)
+        });
+
+        doomed.join().unwrap();
+        for (failed, is_as_before, is_right, algorithm) in results {
+            assert!(matches!(failed, Error::Aborted { .. }), "{failed}");
+            assert!(is_as_before && is_right, "{is_root}, {frames}");
+            assert_eq!(algorithm, Algorithm::Tree);
+        }
+    }
+}
+
 #[test]
 fn peers_that_ask_for_different_trees_disagree() {
     let run = Run::new();

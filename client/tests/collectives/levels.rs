@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pccl::{Algorithm, Broadcast, Communicator, Error, Gather, Reduce};
+use pccl::{Algorithm, Broadcast, Communicator, Error, Gather, PeerId, Reduce};
 
 use crate::support::{Run, begin, join_as, together, together_with};
 
@@ -118,6 +118,44 @@ fn a_peer_that_dies_in_two_levels_costs_the_others_one_retry_with_the_sites_that
         for (error, is_restored, is_right, algorithm) in results {
             assert!(matches!(error, Error::Aborted { .. }), "{error}");
             assert!(is_restored && is_right);
+            assert_eq!(algorithm, Algorithm::TwoLevel);
+        }
+    }
+}
+
+#[test]
+fn a_root_that_dies_in_two_levels_leaves_every_buffer_as_it_was() {
+    const COUNT: usize = 500_000;
+    let levels = |root| Broadcast::from(root).algorithm(Algorithm::TwoLevel);
+    for frames in [1, 2, 9] {
+        let run = Run::new();
+        let mut peers = peers_at(&run, &["eu", "us", "us"]);
+        let first = peers[0].peer_id();
+        let doomed = run.join_doomed(
+            &mut peers,
+            ("frame_sent", frames),
+            move |doomed| async move {
+                let root = levels(doomed.peer_id());
+                let _ = doomed
+                    .broadcast_async(&mut vec![9.0_f32; COUNT], root)
+                    .await;
+            },
+        );
+        let root = PeerId(peers.iter().map(|peer| peer.peer_id().0).max().unwrap() + 1);
+
+        let results = together_with(&mut peers, |index, peer| {
+            let mut buffer = contributions(index, COUNT);
+            let error = peer.broadcast(&mut buffer, levels(root)).unwrap_err();
+            let is_restored = bits(&buffer) == bits(&contributions(index, COUNT));
+            let report = peer.broadcast(&mut buffer, levels(first)).unwrap();
+            let is_right = bits(&buffer) == bits(&contributions(0, COUNT));
+            (error, is_restored, is_right, report.algorithm)
+        });
+
+        doomed.join().unwrap();
+        for (error, is_restored, is_right, algorithm) in results {
+            assert!(matches!(error, Error::Aborted { .. }), "{error}");
+            assert!(is_restored && is_right, "{frames}");
             assert_eq!(algorithm, Algorithm::TwoLevel);
         }
     }

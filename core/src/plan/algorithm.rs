@@ -346,16 +346,26 @@ impl Algorithm {
             Reach::Mesh => paths.reach_of(world) == Reach::Mesh,
         };
         let fits = match self {
-            Self::Ring | Self::Chain | Self::Direct => true,
-            Self::Whole(_) => is_plain && travels_whole,
-            Self::Tree => is_plain,
-            Self::Circulant => is_plain && bytes <= CIRCULANT_BUFFER_MAX,
+            Self::Ring | Self::Chain | Self::Direct | Self::Tree => true,
+            Self::Whole(_) => travels_whole,
+            Self::Circulant => bytes <= CIRCULANT_BUFFER_MAX,
             Self::TwoLevel => paths.two_levels,
-            Self::Relay => is_plain && spec.ordered,
+            Self::Relay => spec.ordered,
         };
+        let is_encodable = is_plain || self.carries_encoded();
         let is_ordered = spec.ordered && spec.kind.reduces();
         let keeps_order = !is_ordered || is_plain && self.adds_in_turns(world);
-        self.carries(&spec.kind) && is_reached && fits && keeps_order
+        self.carries(&spec.kind) && is_reached && fits && is_encodable && keeps_order
+    }
+
+    /// Whether its frames can be quantized: each chunk is completed by one rank, from which all others get the encoded
+    /// result.
+    #[must_use]
+    pub const fn carries_encoded(self) -> bool {
+        match self {
+            Self::Ring | Self::Direct | Self::TwoLevel => true,
+            Self::Chain | Self::Whole(_) | Self::Circulant | Self::Relay | Self::Tree => false,
+        }
     }
 
     /// Whether the order of its additions depends only on the set of participants.

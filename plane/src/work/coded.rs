@@ -9,7 +9,6 @@
 use std::ops::Range;
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization};
-use pccl_core::plan::Algorithm;
 use pccl_kernels::{Codec, Op, Scheme};
 
 use super::RankWork;
@@ -98,19 +97,6 @@ pub(crate) fn codec_of(element: ElementType, quantization: Quantization) -> Opti
 pub fn is_supported(spec: &CollectiveSpec) -> bool {
     let is_whole = spec.op.weight().is_none() || spec.element.is_float();
     is_whole && Coding::of(spec).is_some_and(|coding| coding.is_none() || !spec.ordered)
-}
-
-/// Whether frames of this algorithm can travel encoded: each chunk is finished by one rank, from which all others get
-/// the encoded result.
-pub(super) const fn carries_encoded(algorithm: Algorithm) -> bool {
-    match algorithm {
-        Algorithm::Ring | Algorithm::Direct | Algorithm::TwoLevel => true,
-        Algorithm::Chain
-        | Algorithm::Whole(_)
-        | Algorithm::Circulant
-        | Algorithm::Relay
-        | Algorithm::Tree => false,
-    }
 }
 
 impl RankWork {
