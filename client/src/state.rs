@@ -194,7 +194,7 @@ impl<'a> SharedState<'a> {
         let entry = index.and_then(|index| self.entries.get_mut(index));
         match entry {
             Some(entry) if entry.data.len() == content.len() => {
-                entry.data.copy_from_slice(content);
+                pccl_kernels::copy(entry.data, content);
                 true
             }
             Some(_) | None => false,

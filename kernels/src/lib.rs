@@ -11,6 +11,7 @@
 //! - [`checksum()`]: 64 bits against accidents on the way of a frame.
 //! - [`simplehash()`]: a 32-bit hash of content. [`content_hash()`]: a hash that nobody can forge, also in steps
 //!   ([`ContentHashing`]) and of content that is still arriving ([`PartHashes`]).
+//! - [`copy()`]: copies large memory on several cores.
 //!
 //! # Instruction sets
 //! Every kernel is written once, for one element, and compiled for several instruction sets. Each call takes the best
@@ -34,6 +35,7 @@
 mod checksum;
 mod codec;
 mod content_hash;
+mod copy;
 mod cores;
 mod divide;
 mod element;
@@ -50,6 +52,7 @@ mod simplehash;
 pub use checksum::checksum;
 pub use codec::{Codec, Scheme};
 pub use content_hash::{ContentHashing, PartHashes, content_hash};
+pub use copy::copy;
 pub use divide::divide;
 pub use element::{ElementType, KernelError, Op};
 pub use reduce::{reduce, reduce_into, reduce_saving};
