@@ -9,11 +9,12 @@ use pccl_core::id::{ContentHash, EntryIndex, Revision};
 use pccl_core::master::MasterConfig;
 use pccl_core::shared_state::{EntryInfo, SyncStrategy, SyncVote};
 use pccl_core::wire::MAX_ENTRY_NAME_BYTES;
-use pccl_kernels::ContentHashing;
+use pccl_kernels::{Content, ContentHashing};
 use tokio::task::yield_now;
 
 use crate::element::{Element, bytes_of_mut, elements_of};
 use crate::error::Error;
+use crate::transfer::Room;
 
 /// What the peers of a group keep identical: named entries that borrow the user's memory, and the
 /// revision of their content.
@@ -189,16 +190,10 @@ impl<'a> SharedState<'a> {
     }
 
     /// Replaces the content of an entry by bytes of the same length; false where there is no such.
-    pub(crate) fn replace(&mut self, entry: EntryIndex, content: &[u8]) -> bool {
+    pub(crate) fn replace(&mut self, entry: EntryIndex, content: &Room) -> bool {
         let index = usize::try_from(entry.0).ok();
         let entry = index.and_then(|index| self.entries.get_mut(index));
-        match entry {
-            Some(entry) if entry.data.len() == content.len() => {
-                pccl_kernels::copy(entry.data, content);
-                true
-            }
-            Some(_) | None => false,
-        }
+        entry.is_some_and(|entry| content.copy_to(entry.data))
     }
 }
 
@@ -217,8 +212,8 @@ impl Entry<'_> {
 /// The hash of an entry's content, computed in this task. It gives other tasks their turns: where they
 /// share the thread, the signs of life that keep the master from taking this peer for dead are among
 /// them. `moved` is called after each step.
-pub(crate) async fn hash_in_turns(
-    mut hashing: ContentHashing<'_>,
+pub(crate) async fn hash_in_turns<C: Content + ?Sized>(
+    mut hashing: ContentHashing<'_, C>,
     moved: impl Fn(),
 ) -> ContentHash {
     loop {

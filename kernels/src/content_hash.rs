@@ -49,8 +49,8 @@ pub fn content_hash(bytes: &[u8]) -> [u8; 32] {
 /// assert_eq!(hash, content_hash(b"weights"));
 /// ```
 #[derive(Debug)]
-pub struct ContentHashing<'a> {
-    bytes: &'a [u8],
+pub struct ContentHashing<'a, C: Content + ?Sized = [u8]> {
+    content: &'a C,
     parts: PartHashes,
     step_parts: usize,
 }
@@ -64,12 +64,14 @@ impl<'a> ContentHashing<'a> {
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self::with(bytes, PartHashes::new())
     }
+}
 
-    /// Starts a hash of bytes of which some parts are hashed already. The parts must be those of the same bytes.
+impl<'a, C: Content + ?Sized> ContentHashing<'a, C> {
+    /// Starts a hash of content of which some parts are hashed already. The parts must be those of the same content.
     #[must_use]
-    pub const fn with(bytes: &'a [u8], parts: PartHashes) -> Self {
+    pub const fn with(content: &'a C, parts: PartHashes) -> Self {
         Self {
-            bytes,
+            content,
             parts,
             step_parts: STEP_PARTS,
         }
@@ -79,17 +81,37 @@ impl<'a> ContentHashing<'a> {
     /// they are done. Returns `None` if bytes are left, otherwise the hash of all bytes. Further calls return
     /// the same hash.
     pub fn step(&mut self) -> Option<[u8; 32]> {
-        let missing = self.parts.missing(self.bytes.len(), 0..self.bytes.len());
+        let length = self.content.length();
+        let missing = self.parts.missing(length, 0..length);
         let step: Vec<usize> = missing.take(self.step_parts + 1).collect();
         if step.len() > self.step_parts {
             let step = step.get(..self.step_parts).unwrap_or_default();
-            self.parts.hash(self.bytes, step);
+            self.parts.hash(self.content, step);
             return None;
         }
-        self.parts.hash(self.bytes, &step);
-        let values = self.parts.values.iter().take(parts_of(self.bytes.len()));
+        self.parts.hash(self.content, &step);
+        let values = self.parts.values.iter().take(parts_of(length));
         let values: Vec<ChainingValue> = values.flatten().copied().collect();
-        Some(root(&values, self.bytes))
+        Some(root(&values, self.content))
+    }
+}
+
+/// Content that is hashed, in one piece of memory or in several.
+pub trait Content: Sync {
+    /// Number of bytes.
+    fn length(&self) -> usize;
+
+    /// The bytes in `range`, which begins at a multiple of 1 MiB, is at most 1 MiB long, and ends within the content.
+    fn part(&self, range: Range<usize>) -> &[u8];
+}
+
+impl Content for [u8] {
+    fn length(&self) -> usize {
+        self.len()
+    }
+
+    fn part(&self, range: Range<usize>) -> &[u8] {
+        self.get(range).unwrap_or_default()
     }
 }
 
@@ -103,10 +125,10 @@ impl<'a> ContentHashing<'a> {
 /// let mut parts = PartHashes::new();
 /// for half in [1 << 20..5 << 20, 0..1 << 20] {
 ///     content[half.clone()].fill(7);
-///     parts.arrived(&content, [half]);
+///     parts.arrived(&content[..], [half]);
 /// }
 ///
-/// let hash = ContentHashing::with(&content, parts).step();
+/// let hash = ContentHashing::with(&content[..], parts).step();
 /// assert_eq!(hash, Some(content_hash(&content)));
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -131,9 +153,13 @@ impl PartHashes {
     /// done, on up to as many threads as [`content_hash`] uses: one for each part. Parts that are hashed are not hashed
     /// again, so bytes that have arrived must not change. `content` is the whole content, with the same length each
     /// time.
-    pub fn arrived(&mut self, content: &[u8], ranges: impl IntoIterator<Item = Range<usize>>) {
-        let ranges = ranges.into_iter();
-        let missing = ranges.flat_map(|range| self.missing(content.len(), range));
+    pub fn arrived<C: Content + ?Sized>(
+        &mut self,
+        content: &C,
+        ranges: impl IntoIterator<Item = Range<usize>>,
+    ) {
+        let (ranges, length) = (ranges.into_iter(), content.length());
+        let missing = ranges.flat_map(|range| self.missing(length, range));
         let missing: Vec<usize> = missing.collect();
         self.hash(content, &missing);
     }
@@ -150,7 +176,7 @@ impl PartHashes {
         (start..end).filter(move |part| !is_hashed(part))
     }
 
-    fn hash(&mut self, content: &[u8], parts: &[usize]) {
+    fn hash<C: Content + ?Sized>(&mut self, content: &C, parts: &[usize]) {
         let values = cores::map(parts.len(), cores::threads(parts.len()), |index| {
             part_value(content, parts.get(index).copied().unwrap_or_default())
         });
@@ -172,7 +198,7 @@ fn hash_with_threads(bytes: &[u8], threads: usize) -> [u8; 32] {
         false => 0,
     };
     let values = cores::map(parts, threads, |part| part_value(bytes, part));
-    root(&values, bytes)
+    fold(&values).unwrap_or_else(|| blake3::hash(bytes)).into()
 }
 
 /// How many parts content of this length has. None if it fits into one: its hash is not that of a part.
@@ -184,18 +210,19 @@ const fn parts_of(length: usize) -> usize {
 }
 
 /// The chaining value of one part.
-fn part_value(bytes: &[u8], part: usize) -> ChainingValue {
+fn part_value<C: Content + ?Sized>(content: &C, part: usize) -> ChainingValue {
     let start = part * PART;
-    let rest = bytes.get(start..).unwrap_or_default();
+    let end = content.length().min(start + PART);
     Hasher::new()
         .set_input_offset(start as u64)
-        .update(rest.get(..PART).unwrap_or(rest))
+        .update(content.part(start..end))
         .finalize_non_root()
 }
 
-/// The hash of `bytes` from the values of all parts, or of none.
-fn root(values: &[ChainingValue], bytes: &[u8]) -> [u8; 32] {
-    fold(values).unwrap_or_else(|| blake3::hash(bytes)).into()
+/// The hash of the content from the values of all parts, or of none if it has none.
+fn root<C: Content + ?Sized>(values: &[ChainingValue], content: &C) -> [u8; 32] {
+    let of_one_part = || blake3::hash(content.part(0..content.length()));
+    fold(values).unwrap_or_else(of_one_part).into()
 }
 
 /// The root of several parts. `None` for fewer than two.
@@ -229,6 +256,8 @@ fn halves(values: &[ChainingValue]) -> Option<(&[ChainingValue], &[ChainingValue
 
 #[cfg(test)]
 mod tests {
+    use std::iter::once;
+
     use super::*;
 
     fn content(len: usize) -> Vec<u8> {
@@ -305,14 +334,14 @@ mod tests {
 
             // Pieces of a part and a half, the last one first, each with all that has arrived behind it.
             for start in (0..len).step_by(PART + PART / 2).rev() {
-                parts.arrived(&bytes, [start..len]);
+                parts.arrived(&bytes[..], once(start..len));
             }
 
             assert_eq!(parts.missing(len, 0..len).count(), 0, "{len} bytes");
             assert_eq!(parts.whole_below, parts_of(len), "{len} bytes");
             let mut hashing = ContentHashing {
                 step_parts: 1,
-                ..ContentHashing::with(&bytes, parts)
+                ..ContentHashing::with(&bytes[..], parts)
             };
             assert_eq!(hashing.step(), Some(content_hash(&bytes)), "{len} bytes");
         }
@@ -323,9 +352,9 @@ mod tests {
         let bytes = content(3 * PART + 5);
         let mut parts = PartHashes::new();
 
-        parts.arrived(&bytes, [1..2 * PART - 1]);
+        parts.arrived(&bytes[..], once(1..2 * PART - 1));
         assert_eq!(parts.values, []);
-        parts.arrived(&bytes, [3 * PART - 1..bytes.len(), 1..2 * PART]);
+        parts.arrived(&bytes[..], [3 * PART - 1..bytes.len(), 1..2 * PART]);
 
         let missing: Vec<usize> = parts.missing(bytes.len(), 0..bytes.len()).collect();
         assert_eq!((missing, parts.whole_below), (vec![0, 2], 0));
@@ -335,17 +364,17 @@ mod tests {
     fn what_was_hashed_on_its_way_is_not_read_again() {
         let bytes = content(3 * PART);
         let mut parts = PartHashes::new();
-        parts.arrived(&bytes, [0..2 * PART]);
+        parts.arrived(&bytes[..], once(0..2 * PART));
         let mut changed = bytes.clone();
         changed[PART] ^= 1;
 
         assert_eq!(
-            ContentHashing::with(&changed, parts.clone()).step(),
+            ContentHashing::with(&changed[..], parts.clone()).step(),
             Some(content_hash(&bytes))
         );
         changed[2 * PART] ^= 1;
         assert_ne!(
-            ContentHashing::with(&changed, parts).step(),
+            ContentHashing::with(&changed[..], parts).step(),
             Some(content_hash(&bytes))
         );
     }

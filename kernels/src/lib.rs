@@ -51,7 +51,7 @@ mod simplehash;
 
 pub use checksum::checksum;
 pub use codec::{Codec, Scheme};
-pub use content_hash::{ContentHashing, PartHashes, content_hash};
+pub use content_hash::{Content, ContentHashing, PartHashes, content_hash};
 pub use copy::copy;
 pub use divide::divide;
 pub use element::{ElementType, KernelError, Op};

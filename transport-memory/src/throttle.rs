@@ -19,7 +19,7 @@ use crate::{Intercepted, Interceptor, claim_local, on_recv, on_send};
 #[cfg(test)]
 mod tests;
 
-/// Timers are no finer than this, so a link lets so much pass at once.
+/// Timers are no finer than this, so a link lets so much pass at once, unless it is told otherwise.
 const BURST: Duration = Duration::from_millis(4);
 
 /// Bytes for which a waiting lane is woken: fewer cost more in wake-ups than they bring.
@@ -35,6 +35,15 @@ impl Throttled {
     pub fn new(below: impl Transport, bytes_per_second: u64) -> Self {
         Self::over(Arc::new(below), Throttle::new(bytes_per_second))
     }
+
+    /// As [`new`](Self::new), but after a pause, bytes of this time pass at once. Where processes share cores, this is the
+    /// queue of a link, which empties while its process waits for a core.
+    pub fn with_burst(below: impl Transport, bytes_per_second: u64, burst: Duration) -> Self {
+        Self::over(
+            Arc::new(below),
+            Throttle::with_burst(bytes_per_second, burst),
+        )
+    }
 }
 
 /// A link of limited rate: an [`Interceptor`] that lets each lane wait for its share.
@@ -48,9 +57,15 @@ impl Throttle {
     /// So many bytes per second out, and as many in. At least one.
     #[must_use]
     pub fn new(bytes_per_second: u64) -> Self {
+        Self::with_burst(bytes_per_second, BURST)
+    }
+
+    /// As [`new`](Self::new), but after a pause, bytes of this time pass at once.
+    #[must_use]
+    pub fn with_burst(bytes_per_second: u64, burst: Duration) -> Self {
         Self {
-            out: Arc::new(Bucket::new(bytes_per_second)),
-            into: Arc::new(Bucket::new(bytes_per_second)),
+            out: Arc::new(Bucket::new(bytes_per_second, burst)),
+            into: Arc::new(Bucket::new(bytes_per_second, burst)),
         }
     }
 
@@ -135,18 +150,20 @@ impl Turn {
     }
 }
 
-/// One direction of a link: fills at the link's rate, up to what passes in [`BURST`].
+/// One direction of a link: fills at the link's rate, up to what passes in the time of a burst.
 #[derive(Debug)]
 struct Bucket {
     bytes_per_second: u64,
+    burst: Duration,
     /// When it was, or would be, empty.
     empty_at: Mutex<Instant>,
 }
 
 impl Bucket {
-    fn new(bytes_per_second: u64) -> Self {
+    fn new(bytes_per_second: u64, burst: Duration) -> Self {
         Self {
             bytes_per_second: bytes_per_second.max(1),
+            burst,
             empty_at: Mutex::new(Instant::now()),
         }
     }
@@ -154,7 +171,7 @@ impl Bucket {
     /// How many of the wanted bytes may pass, or until when to wait.
     fn allowed(&self, now: Instant, wanted: usize) -> Result<usize, Instant> {
         let mut empty_at = self.empty_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(full) = now.checked_sub(BURST).filter(|full| full > &*empty_at) {
+        if let Some(full) = now.checked_sub(self.burst).filter(|full| full > &*empty_at) {
             *empty_at = full;
         }
         let filled = now.saturating_duration_since(*empty_at);
@@ -175,7 +192,7 @@ impl Bucket {
 
     /// Bytes that it holds when it is full, at least one.
     fn most(&self) -> u64 {
-        let bytes = BURST.as_nanos() * u128::from(self.bytes_per_second) / NANOS;
+        let bytes = self.burst.as_nanos() * u128::from(self.bytes_per_second) / NANOS;
         u64::try_from(bytes).unwrap_or(u64::MAX).max(1)
     }
 

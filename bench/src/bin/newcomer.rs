@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 /// Lets a newcomer fetch the shared state from holders whose links are limited: from one, then from several, then, with
 /// `--reduces`, from several that reduce meanwhile, and with `--kill` from several of which one is killed half-way. The
 /// link of the newcomer is not limited. Every peer is a process of its own. The time is that of the newcomer's calls,
-/// from the first to the success, so the hashes that all peers compute beforehand are in it. Exit code 0 only if the
-/// newcomer holds the right content each time, several holders are as many times as fast as is aimed at, those that
+/// from the first to the success. It includes the hash of what the newcomer has, and not those of the holders, which
+/// call earlier: on machines of their own, all would hash at the same time. Exit code 0 only if the newcomer holds the right content each time, several holders are as many times as fast as is aimed at, those that
 /// reduce have made all reduces before the newcomer's call ends, and a holder that is killed costs no more bytes than
 /// its share.
 #[derive(Clone, Debug, Parser)]
@@ -38,6 +38,10 @@ struct Arguments {
     /// Megabits per second out of each holder
     #[arg(long, default_value_t = 1000)]
     mbit: u64,
+    /// Milliseconds from the admission of the newcomer, after which the holders call, to its own call: at least as long
+    /// as all holders need to hash the state, on the cores that they share
+    #[arg(long, default_value_t = 3000)]
+    later_ms: u64,
     /// Fetch once more, while the holders make so many all-reduces of 1 MiB among themselves, 20 ms after each other.
     /// They have a communicator of their own, with another master; its links are not limited
     #[arg(long, default_value_t = 0)]
@@ -66,6 +70,7 @@ enum Role {
     Newcomer {
         master: String,
         bytes: usize,
+        later_ms: u64,
     },
 }
 
@@ -271,7 +276,8 @@ fn fetch(arguments: &Arguments, setting: Setting) -> Result<Fetched, Trouble> {
             other => return Err(Trouble::Child(other.and_then(|(_, event)| event))),
         }
     }
-    children.start(Command::new(&program).args(["newcomer", &address, &bytes]))?;
+    let later_ms = arguments.later_ms.to_string();
+    children.start(Command::new(&program).args(["newcomer", &address, &bytes, &later_ms]))?;
     for holder in &holding {
         children.tell(*holder, &Admit)?;
     }
@@ -320,10 +326,14 @@ fn play(role: &Role) -> Result<(), Error> {
             *mbit,
             [*holders, *reduces],
         ),
-        Role::Newcomer { master, bytes } => {
+        Role::Newcomer {
+            master,
+            bytes,
+            later_ms,
+        } => {
             // Initialized, as weights are before they are fetched.
             let mut fetched = vec![1; *bytes];
-            let arrived = arrive(master, &mut fetched)?;
+            let arrived = arrive(master, &mut fetched, Duration::from_millis(*later_ms))?;
             tell(&Event::Ended);
             tell(&Event::Fetched(Fetched {
                 is_right: fetched == content(*bytes),
@@ -349,13 +359,17 @@ fn builder(master: &str) -> pccl::Builder {
         .first_port(0)
 }
 
+/// What the queue of a holder's link has: it goes on while the holder's process waits for a core that it shares. A socket
+/// of Linux buffers up to 4 MiB, which are 34 ms at a gigabit per second.
+const QUEUE: Duration = Duration::from_millis(25);
+
 fn hold(
     [master, site_master]: [&str; 2],
     mut content: Vec<u8>,
     mbit: u64,
     [holders, reduces]: [usize; 2],
 ) -> Result<(), Error> {
-    let link = Throttled::new(Tcp::new(), mbit * 1_000_000 / 8);
+    let link = Throttled::with_burst(Tcp::new(), mbit * 1_000_000 / 8, QUEUE);
     let mut comm = builder(master).transport(link).connect()?;
     grow(&mut comm, holders)?;
     let mut state = SharedState::at(1);
@@ -411,13 +425,14 @@ fn reduce(comm: &mut Communicator, reduces: usize) -> Result<(), Error> {
 }
 
 /// Everything but whether the content is right.
-fn arrive(master: &str, content: &mut [u8]) -> Result<Fetched, Error> {
+fn arrive(master: &str, content: &mut [u8], later: Duration) -> Result<Fetched, Error> {
     let arrivals = Arc::new(Mutex::default());
     let counted = Counted(Arc::clone(&arrivals));
     let link = Intercepted::over(Arc::new(Tcp::new()), counted);
     let mut comm = builder(master).transport(link).connect()?;
     let mut state = SharedState::at(0);
     state.entry("weights", content)?;
+    std::thread::sleep(later);
     // What came to connect the ring does not count.
     *lock(&arrivals) = Arrivals::default();
     tell(&Event::Begins);

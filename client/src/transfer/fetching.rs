@@ -172,7 +172,7 @@ impl Desk<'_> {
             };
             let whole = lock(self.means.staging).begin_check(entry);
             let whole = whole.ok_or(TransferError::NoSuchEntry(entry))?;
-            let hashing = ContentHashing::with(&whole.content, whole.parts);
+            let hashing = ContentHashing::with(&*whole.content, whole.parts);
             let is_right = hash_in_turns(hashing, || self.progress.moved()).await == whole.hash;
             lock(self.means.staging).checked(entry, is_right);
             if !is_right {

@@ -1,30 +1,147 @@
 //! Memory for content that is being fetched.
+//!
+//! Content of gigabytes comes over fast links about as fast as the system can hand out memory: on a virtual machine a
+//! page that nobody has touched costs more time than to receive what it holds, to hash it and to copy it. So large content
+//! has segments of large pages, and a thread prepares the next ones while the others are filled
+//! (`cargo run --release -p pccl-bench --bin newcomer`).
 
-use std::ops::{Deref, DerefMut};
+use std::ops::Range;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use memmap2::MmapMut;
+use pccl_kernels::{Content, copy};
 
-/// From this size on, memory comes from the system in large pages. Content of gigabytes is written once, hashed once and
-/// copied once: in pages of 4 KiB, a newcomer that fetches over fast links spends more time on getting pages than on
-/// receiving (`cargo run --release -p pccl-bench --bin newcomer`).
+/// Length of a segment: whole large pages, and whole parts of a hash.
+const SEGMENT: usize = 64 * 1024 * 1024;
+
+/// From this length on, a segment has pages of its own.
 const LARGE: usize = 4 * 1024 * 1024;
 
-/// Zeroed memory of a fixed length. The system sets it aside as it is written to, so what was only announced costs
-/// nothing.
+/// Zeroed memory of a fixed length. A segment is made when bytes of it arrive, so what was only announced costs
+/// nothing, except for the few segments that are prepared.
 #[derive(Debug)]
-pub(crate) struct Room(Kind);
+pub(crate) struct Room {
+    length: usize,
+    segments: Vec<Option<Segment>>,
+    /// Segments that are prepared.
+    prepared: Option<Mutex<Receiver<MmapMut>>>,
+}
 
 #[derive(Debug)]
-enum Kind {
+enum Segment {
     Heap(Vec<u8>),
     Pages(MmapMut),
 }
 
+impl Segment {
+    fn new(length: usize) -> Self {
+        let pages = (length >= LARGE).then(|| pages(length)).flatten();
+        pages.map_or_else(|| Self::Heap(vec![0; length]), Self::Pages)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Heap(bytes) => bytes,
+            Self::Pages(bytes) => bytes,
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Heap(bytes) => bytes,
+            Self::Pages(bytes) => bytes,
+        }
+    }
+}
+
 impl Room {
     pub(super) fn new(length: usize) -> Self {
-        let pages = (length >= LARGE).then(|| pages(length)).flatten();
-        Self(pages.map_or_else(|| Kind::Heap(vec![0; length]), Kind::Pages))
+        let whole = length / SEGMENT;
+        Self {
+            length,
+            segments: (0..length.div_ceil(SEGMENT)).map(|_| None).collect(),
+            prepared: (whole > 1).then(|| prepare(whole)).flatten(),
+        }
     }
+
+    pub(super) const fn len(&self) -> usize {
+        self.length
+    }
+
+    /// The first bytes of a range: those in one segment. Empty if there is no such range.
+    pub(super) fn first_of(&mut self, range: Range<usize>) -> &mut [u8] {
+        let (index, place) = Self::place(range);
+        let start = index.saturating_mul(SEGMENT);
+        let length = self.length.saturating_sub(start).min(SEGMENT);
+        let Some(segment) = self.segments.get_mut(index) else {
+            return &mut [];
+        };
+        let prepared = &mut self.prepared;
+        let segment = segment.get_or_insert_with(|| {
+            let next = prepared.as_mut().filter(|_| length == SEGMENT);
+            let next = next.and_then(|next| {
+                let next = next.get_mut().unwrap_or_else(PoisonError::into_inner);
+                next.try_recv().ok()
+            });
+            next.map_or_else(|| Segment::new(length), Segment::Pages)
+        });
+        segment.bytes_mut().get_mut(place).unwrap_or_default()
+    }
+
+    /// Copies all of it into memory of the same length. False if there is less of it, or the lengths differ.
+    pub(crate) fn copy_to(&self, into: &mut [u8]) -> bool {
+        let is_whole = self.segments.iter().all(Option::is_some);
+        if !is_whole || into.len() != self.length {
+            return false;
+        }
+        let segments = self.segments.iter().flatten();
+        for (into, segment) in into.chunks_mut(SEGMENT).zip(segments) {
+            copy(into, segment.bytes());
+        }
+        true
+    }
+
+    /// The segment in which a range begins, and where in it the range lies.
+    fn place(range: Range<usize>) -> (usize, Range<usize>) {
+        let index = range.start / SEGMENT;
+        let start = range.start % SEGMENT;
+        let end = start.saturating_add(range.len()).min(SEGMENT);
+        (index, start..end)
+    }
+}
+
+impl Content for Room {
+    fn length(&self) -> usize {
+        self.length
+    }
+
+    fn part(&self, range: Range<usize>) -> &[u8] {
+        let (index, place) = Self::place(range);
+        let segment = self.segments.get(index).and_then(Option::as_ref);
+        let bytes = segment.map(Segment::bytes).unwrap_or_default();
+        bytes.get(place).unwrap_or_default()
+    }
+}
+
+/// A thread that prepares so many segments, one or two ahead of those that are taken. It ends with the room.
+fn prepare(segments: usize) -> Option<Mutex<Receiver<MmapMut>>> {
+    let (sender, receiver) = sync_channel(1);
+    let thread = thread::Builder::new().name("pccl-pages".into());
+    let prepare = move || {
+        for _ in 0..segments {
+            let Some(pages) = pages(SEGMENT) else { break };
+            // Systems that cannot do it now do it when the pages are written to.
+            #[cfg(target_os = "linux")]
+            let _ = pages.advise(memmap2::Advice::PopulateWrite);
+            if sender.send(pages).is_err() {
+                break;
+            }
+        }
+    };
+    thread.spawn(prepare).ok()?;
+    Some(Mutex::new(receiver))
 }
 
 /// `None` if the system refuses.
@@ -36,40 +153,56 @@ fn pages(length: usize) -> Option<MmapMut> {
     Some(pages)
 }
 
-impl Deref for Room {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match &self.0 {
-            Kind::Heap(bytes) => bytes,
-            Kind::Pages(bytes) => bytes,
-        }
-    }
-}
-
-impl DerefMut for Room {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        match &mut self.0 {
-            Kind::Heap(bytes) => bytes,
-            Kind::Pages(bytes) => bytes,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn memory_of_any_length_is_zeroed_and_can_be_written() {
-        for length in [0, 1, LARGE - 1, LARGE, LARGE + 1] {
-            let mut room = Room::new(length);
-            assert_eq!(room.len(), length);
-            assert!(room.iter().all(|byte| *byte == 0), "{length} bytes");
-
-            room.fill(7);
-
-            assert!(room.iter().all(|byte| *byte == 7), "{length} bytes");
+    /// Writes the content in pieces of this length, each as far as it is given at once.
+    fn fill(room: &mut Room, piece: usize, byte: impl Fn(usize) -> u8) {
+        let mut start = 0;
+        while start < room.len() {
+            let end = room.len().min(start + piece);
+            let first = room.first_of(start..end);
+            assert!(!first.is_empty() && first.iter().all(|byte| *byte == 0));
+            (start..)
+                .zip(&mut *first)
+                .for_each(|(place, at)| *at = byte(place));
+            start += first.len();
         }
+    }
+
+    #[test]
+    fn content_of_any_length_is_given_back_in_its_order() {
+        let byte = |place: usize| (place / 1000 % 251) as u8;
+        for length in [0, 1, LARGE - 1, LARGE + 1, SEGMENT, 3 * SEGMENT + 5] {
+            let mut room = Room::new(length);
+            fill(&mut room, 10_000_000, byte);
+
+            let mut copied = vec![0; length];
+            assert!(room.copy_to(&mut copied), "{length} bytes");
+
+            assert!(
+                (0..).zip(&copied).all(|(place, at)| *at == byte(place)),
+                "{length} bytes"
+            );
+            let end = length.min(1 << 20);
+            assert!(room.part(0..end) == &copied[..end]);
+            assert!(!room.copy_to(&mut vec![0; length + 1]));
+        }
+    }
+
+    #[test]
+    fn what_lies_beyond_the_end_is_nowhere_and_what_has_not_arrived_is_not_copied() {
+        let mut room = Room::new(SEGMENT + 10);
+
+        assert_eq!(room.first_of(0..5).len(), 5);
+        assert_eq!(room.first_of(SEGMENT - 1..SEGMENT + 5).len(), 1);
+        for range in [2 * SEGMENT..2 * SEGMENT + 1, usize::MAX - 1..usize::MAX] {
+            assert_eq!(room.first_of(range).len(), 0);
+        }
+        assert!(!room.copy_to(&mut vec![0; SEGMENT + 10]));
+        assert_eq!(room.first_of(SEGMENT..SEGMENT + 10).len(), 10);
+        assert_eq!(room.first_of(SEGMENT..SEGMENT + 11).len(), 0);
+        assert!(room.copy_to(&mut vec![0; SEGMENT + 10]));
     }
 }

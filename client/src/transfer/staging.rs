@@ -99,7 +99,7 @@ impl Staged {
             self.unhashed = 0;
             let arrived = self.arrived.iter();
             let ranges = arrived.map(|(start, end)| *start..*end);
-            self.parts.arrived(&self.content, ranges);
+            self.parts.arrived(&*self.content, ranges);
         }
     }
 }
@@ -137,12 +137,12 @@ impl Staging {
         open.count()
     }
 
-    /// The memory of a range, at most so many bytes of it.
+    /// The memory of the first bytes of a range, at most so many.
     pub(super) fn room(&mut self, range: StateRange, most: usize) -> &mut [u8] {
         let room = self.entries.get_mut(&range.entry).and_then(|staged| {
             let start = usize::try_from(range.offset).ok()?;
             let length = most.min(range.length as usize);
-            Arc::get_mut(&mut staged.content)?.get_mut(start..start.checked_add(length)?)
+            Some(Arc::get_mut(&mut staged.content)?.first_of(start..start.checked_add(length)?))
         });
         room.unwrap_or_default()
     }
@@ -258,11 +258,11 @@ mod tests {
         for wrong in [None, Some(0), Some(1 << 20), Some(LEN - 1)] {
             let mut staging = Staging::default();
 
-            for piece in [2, 0, 3, 1, 4] {
+            for number in [2, 0, 3, 1, 4] {
                 // The second attempt wants the same.
                 staging.want(&[(ENTRY, HASH, LEN)]);
-                let length = if piece == 4 { 9 } else { PIECE };
-                let piece = range(piece * u64::from(PIECE), length);
+                let length = if number == 4 { 9 } else { PIECE };
+                let piece = range(number * u64::from(PIECE), length);
                 let room = staging.room(piece, usize::MAX);
                 room.fill(7);
                 let place = wrong.and_then(|byte| byte.checked_sub(piece.offset as usize));
@@ -275,7 +275,7 @@ mod tests {
             staging.room(range(0, 1), 1).fill(9);
 
             let ToCheck { content, parts, .. } = staging.begin_check(ENTRY).unwrap();
-            let hash = ContentHashing::with(&content, parts).step();
+            let hash = ContentHashing::with(&*content, parts).step();
             assert_eq!(hash == Some(expected), wrong.is_none(), "{wrong:?}");
         }
     }

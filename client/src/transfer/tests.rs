@@ -88,7 +88,12 @@ impl Two {
     fn has_all(&self) -> bool {
         let mut staging = lock(&self.staging);
         let is_checked = staging.open_entries() == 0;
-        let fetched: Vec<Vec<u8>> = staging.take().map(|(_, one)| one.to_vec()).collect();
+        let bytes_of = |room: &Room| {
+            let mut bytes = vec![0; room.len()];
+            assert!(room.copy_to(&mut bytes));
+            bytes
+        };
+        let fetched: Vec<Vec<u8>> = staging.take().map(|(_, one)| bytes_of(&one)).collect();
         is_checked && fetched == self.held
     }
 

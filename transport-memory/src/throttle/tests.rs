@@ -103,7 +103,7 @@ async fn a_link_at_rest_saves_up_no_more_than_a_burst() {
 
 #[test]
 fn a_bucket_holds_what_the_rate_says_to_the_byte() {
-    let bucket = Bucket::new(RATE);
+    let bucket = Bucket::new(RATE, BURST);
     let start = *bucket.empty_at.lock().unwrap();
     let at = |micros| start + Duration::from_micros(micros);
 
