@@ -101,7 +101,7 @@ pub trait Content: Sync {
     /// Number of bytes.
     fn length(&self) -> usize;
 
-    /// The bytes in `range`, which begins at a multiple of 1 MiB, is at most 1 MiB long, and ends within the content.
+    /// Exactly the bytes in `range`, which begins at a multiple of 1 MiB, is at most 1 MiB long, and ends within the content.
     fn part(&self, range: Range<usize>) -> &[u8];
 }
 

@@ -8,31 +8,34 @@ use crate::cores;
 /// Length of a piece: enough to be worth a thread.
 const PIECE: usize = 16 << 20;
 
-/// `into.copy_from_slice(from)`. From 32 MiB on, on as many threads as the machine runs in parallel, up to 16. Blocks
-/// until all are done.
+/// `into.copy_from_slice(from)` for each pair. From 32 MiB in all on, on as many threads as the machine runs in parallel,
+/// up to 16. Blocks until all are done.
 ///
 /// One core copies at a part of the speed of the memory, and memory that is written for the first time costs more time
 /// than the copy.
 ///
 /// # Panics
-/// If the lengths differ.
+/// If the lengths of a pair differ.
 ///
 /// ```
 /// let mut weights = vec![0; 40 << 20];
-/// pccl_kernels::copy(&mut weights, &vec![7; 40 << 20]);
+/// pccl_kernels::copy(vec![(&mut weights, &vec![7; 40 << 20])]);
 /// assert!(weights.iter().all(|byte| *byte == 7));
 /// ```
-pub fn copy(into: &mut [u8], from: &[u8]) {
-    let threads = cores::threads(into.len() / PIECE);
-    copy_with_threads(into, from, threads);
+pub fn copy(pairs: Vec<(&mut [u8], &[u8])>) {
+    let bytes: usize = pairs.iter().map(|(into, _)| into.len()).sum();
+    copy_with_threads(pairs, cores::threads(bytes / PIECE));
 }
 
-fn copy_with_threads(into: &mut [u8], from: &[u8], threads: usize) {
-    assert_eq!(into.len(), from.len(), "the lengths of a copy's two ends");
-    if threads < 2 {
-        return into.copy_from_slice(from);
-    }
-    let pieces = Mutex::new(into.chunks_mut(PIECE).zip(from.chunks(PIECE)));
+fn copy_with_threads(pairs: Vec<(&mut [u8], &[u8])>, threads: usize) {
+    let is_alike = |(into, from): &(&mut [u8], &[u8])| into.len() == from.len();
+    assert!(
+        pairs.iter().all(is_alike),
+        "the lengths of a copy's two ends differ"
+    );
+    let pieces = pairs.into_iter();
+    let pieces = pieces.flat_map(|(into, from)| into.chunks_mut(PIECE).zip(from.chunks(PIECE)));
+    let pieces = Mutex::new(pieces);
     let next = || pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = || {
         while let Some((into, from)) = next() {
@@ -61,7 +64,9 @@ mod tests {
             for threads in [1, 2, 5] {
                 let mut into = vec![255; len];
 
-                copy_with_threads(&mut into, &from, threads);
+                let (one, other) = into.split_at_mut(len / 3);
+                let pairs = vec![(one, &from[..len / 3]), (other, &from[len / 3..])];
+                copy_with_threads(pairs, threads);
 
                 assert!(into == from, "{len} bytes, {threads} threads");
             }
@@ -71,6 +76,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "lengths")]
     fn lengths_that_differ_are_a_panic() {
-        copy(&mut [0; 3], &[1; 2]);
+        copy(vec![(&mut [0; 3], &[1; 2])]);
     }
 }

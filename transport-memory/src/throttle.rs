@@ -36,8 +36,8 @@ impl Throttled {
         Self::over(Arc::new(below), Throttle::new(bytes_per_second))
     }
 
-    /// As [`new`](Self::new), but after a pause, bytes of this time pass at once. Where processes share cores, this is the
-    /// queue of a link, which empties while its process waits for a core.
+    /// As [`new`](Self::new), but after a pause, bytes of this time pass at once. Where processes share cores, this is
+    /// the queue of a link, which empties while its process waits for a core.
     pub fn with_burst(below: impl Transport, bytes_per_second: u64, burst: Duration) -> Self {
         Self::over(
             Arc::new(below),
@@ -161,11 +161,14 @@ struct Bucket {
 
 impl Bucket {
     fn new(bytes_per_second: u64, burst: Duration) -> Self {
-        Self {
+        let mut bucket = Self {
             bytes_per_second: bytes_per_second.max(1),
             burst,
             empty_at: Mutex::new(Instant::now()),
-        }
+        };
+        // One that holds less than a byte lets nothing pass.
+        bucket.burst = burst.max(bucket.time_of(1));
+        bucket
     }
 
     /// How many of the wanted bytes may pass, or until when to wait.

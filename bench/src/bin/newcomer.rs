@@ -21,9 +21,9 @@ use serde::{Deserialize, Serialize};
 /// `--reduces`, from several that reduce meanwhile, and with `--kill` from several of which one is killed half-way. The
 /// link of the newcomer is not limited. Every peer is a process of its own. The time is that of the newcomer's calls,
 /// from the first to the success. It includes the hash of what the newcomer has, and not those of the holders, which
-/// call earlier: on machines of their own, all would hash at the same time. Exit code 0 only if the newcomer holds the right content each time, several holders are as many times as fast as is aimed at, those that
-/// reduce have made all reduces before the newcomer's call ends, and a holder that is killed costs no more bytes than
-/// its share.
+/// call earlier: on machines of their own, all would hash at the same time. Exit code 0 only if the newcomer holds the
+/// right content each time, several holders are as many times as fast as is aimed at, those that reduce have made all
+/// reduces before the newcomer's call ends, and a holder that is killed costs no more bytes than its share.
 #[derive(Clone, Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
@@ -39,9 +39,10 @@ struct Arguments {
     #[arg(long, default_value_t = 1000)]
     mbit: u64,
     /// Milliseconds from the admission of the newcomer, after which the holders call, to its own call: at least as long
-    /// as all holders need to hash the state, on the cores that they share
-    #[arg(long, default_value_t = 3000)]
-    later_ms: u64,
+    /// as all holders need to hash the state, on the cores that they share. Default: by the size, 3000 for three times
+    /// 2 GiB
+    #[arg(long)]
+    later_ms: Option<u64>,
     /// Fetch once more, while the holders make so many all-reduces of 1 MiB among themselves, 20 ms after each other.
     /// They have a communicator of their own, with another master; its links are not limited
     #[arg(long, default_value_t = 0)]
@@ -242,6 +243,9 @@ fn print_reduces(arguments: &Arguments, fetched: &Fetched) -> bool {
     reduced.len() == arguments.holders
 }
 
+/// Bytes that even a slow machine hashes in a second.
+const HASHED_A_SECOND: u64 = 2 << 30;
+
 /// How long a child may take to say something.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -276,7 +280,8 @@ fn fetch(arguments: &Arguments, setting: Setting) -> Result<Fetched, Trouble> {
             other => return Err(Trouble::Child(other.and_then(|(_, event)| event))),
         }
     }
-    let later_ms = arguments.later_ms.to_string();
+    let by_size = (arguments.bytes * arguments.holders) as u64 * 1000 / HASHED_A_SECOND;
+    let later_ms = arguments.later_ms.unwrap_or(by_size).to_string();
     children.start(Command::new(&program).args(["newcomer", &address, &bytes, &later_ms]))?;
     for holder in &holding {
         children.tell(*holder, &Admit)?;
@@ -359,8 +364,8 @@ fn builder(master: &str) -> pccl::Builder {
         .first_port(0)
 }
 
-/// What the queue of a holder's link has: it goes on while the holder's process waits for a core that it shares. A socket
-/// of Linux buffers up to 4 MiB, which are 34 ms at a gigabit per second.
+/// What the queue of a holder's link has: it goes on while the holder's process waits for a core that it shares. A
+/// socket of Linux buffers up to 4 MiB, which are 34 ms at a gigabit per second.
 const QUEUE: Duration = Duration::from_millis(25);
 
 fn hold(

@@ -159,6 +159,12 @@ impl<'a> Board<'a> {
     }
 }
 
+impl Drop for Board<'_> {
+    fn drop(&mut self) {
+        lock(self.staging).rest();
+    }
+}
+
 /// What a lane has taken. Dropping it gives the rest back.
 pub(super) struct Hands<'b, 'a> {
     board: &'b Board<'a>,

@@ -1,13 +1,12 @@
 //! Memory for content that is being fetched.
 //!
 //! Content of gigabytes comes over fast links about as fast as the system can hand out memory: on a virtual machine a
-//! page that nobody has touched costs more time than to receive what it holds, to hash it and to copy it. So large content
-//! has segments of large pages, and a thread prepares the next ones while the others are filled
+//! page that nobody has touched costs more time than to receive what it holds, to hash it and to copy it. So large
+//! content has segments of large pages, and a thread prepares the next ones while others are filled
 //! (`cargo run --release -p pccl-bench --bin newcomer`).
 
 use std::ops::Range;
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
 
 use memmap2::MmapMut;
@@ -19,14 +18,46 @@ const SEGMENT: usize = 64 * 1024 * 1024;
 /// From this length on, a segment has pages of its own.
 const LARGE: usize = 4 * 1024 * 1024;
 
-/// Zeroed memory of a fixed length. A segment is made when bytes of it arrive, so what was only announced costs
-/// nothing, except for the few segments that are prepared.
+/// Zeroed memory of a fixed length. A segment is made when bytes of it are about to arrive, so what was only announced
+/// costs nothing.
 #[derive(Debug)]
 pub(crate) struct Room {
     length: usize,
     segments: Vec<Option<Segment>>,
-    /// Segments that are prepared.
-    prepared: Option<Mutex<Receiver<MmapMut>>>,
+}
+
+/// Segments that are prepared for all rooms of a transfer: two at a time, so 128 MiB.
+#[derive(Debug, Default)]
+pub(super) enum Supply {
+    /// Nobody has needed any yet.
+    #[default]
+    Idle,
+    /// By a thread, which ends when this is dropped.
+    Running(Receiver<MmapMut>),
+    /// The system has refused a thread or memory.
+    Off,
+}
+
+impl Supply {
+    /// A segment, if one is prepared. Starts the thread.
+    fn take(&mut self) -> Option<MmapMut> {
+        match self {
+            Self::Idle => {
+                // The first one is not waited for.
+                *self = prepare().map_or(Self::Off, Self::Running);
+                None
+            }
+            Self::Running(prepared) => match prepared.try_recv() {
+                Ok(pages) => Some(pages),
+                Err(TryRecvError::Empty) => None,
+                Err(TryRecvError::Disconnected) => {
+                    *self = Self::Off;
+                    None
+                }
+            },
+            Self::Off => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -58,11 +89,9 @@ impl Segment {
 
 impl Room {
     pub(super) fn new(length: usize) -> Self {
-        let whole = length / SEGMENT;
         Self {
             length,
             segments: (0..length.div_ceil(SEGMENT)).map(|_| None).collect(),
-            prepared: (whole > 1).then(|| prepare(whole)).flatten(),
         }
     }
 
@@ -70,36 +99,34 @@ impl Room {
         self.length
     }
 
-    /// The first bytes of a range: those in one segment. Empty if there is no such range.
-    pub(super) fn first_of(&mut self, range: Range<usize>) -> &mut [u8] {
+    /// The first bytes of a range: those in one segment, which is made if it is not there. Empty if the range does not
+    /// lie in this memory.
+    pub(super) fn first_of(&mut self, range: Range<usize>, supply: &mut Supply) -> &mut [u8] {
+        if range.end > self.length {
+            return &mut [];
+        }
         let (index, place) = Self::place(range);
-        let start = index.saturating_mul(SEGMENT);
-        let length = self.length.saturating_sub(start).min(SEGMENT);
         let Some(segment) = self.segments.get_mut(index) else {
             return &mut [];
         };
-        let prepared = &mut self.prepared;
+        let length = (self.length - index * SEGMENT).min(SEGMENT);
+        let is_of_many = length == SEGMENT && self.length > SEGMENT;
         let segment = segment.get_or_insert_with(|| {
-            let next = prepared.as_mut().filter(|_| length == SEGMENT);
-            let next = next.and_then(|next| {
-                let next = next.get_mut().unwrap_or_else(PoisonError::into_inner);
-                next.try_recv().ok()
-            });
-            next.map_or_else(|| Segment::new(length), Segment::Pages)
+            let prepared = is_of_many.then(|| supply.take()).flatten();
+            prepared.map_or_else(|| Segment::new(length), Segment::Pages)
         });
         segment.bytes_mut().get_mut(place).unwrap_or_default()
     }
 
-    /// Copies all of it into memory of the same length. False if there is less of it, or the lengths differ.
+    /// Copies all of it into memory of the same length. False if a segment was never made, or the lengths differ.
+    /// Whether the bytes of a segment have arrived is known to the staging alone.
     pub(crate) fn copy_to(&self, into: &mut [u8]) -> bool {
         let is_whole = self.segments.iter().all(Option::is_some);
         if !is_whole || into.len() != self.length {
             return false;
         }
-        let segments = self.segments.iter().flatten();
-        for (into, segment) in into.chunks_mut(SEGMENT).zip(segments) {
-            copy(into, segment.bytes());
-        }
+        let segments = self.segments.iter().flatten().map(Segment::bytes);
+        copy(into.chunks_mut(SEGMENT).zip(segments).collect());
         true
     }
 
@@ -125,13 +152,15 @@ impl Content for Room {
     }
 }
 
-/// A thread that prepares so many segments, one or two ahead of those that are taken. It ends with the room.
-fn prepare(segments: usize) -> Option<Mutex<Receiver<MmapMut>>> {
+/// A thread that prepares segments, one or two ahead of those that are taken. It ends when the receiver is dropped.
+fn prepare() -> Option<Receiver<MmapMut>> {
+    if !cfg!(target_os = "linux") {
+        return None;
+    }
     let (sender, receiver) = sync_channel(1);
     let thread = thread::Builder::new().name("pccl-pages".into());
     let prepare = move || {
-        for _ in 0..segments {
-            let Some(pages) = pages(SEGMENT) else { break };
+        while let Some(pages) = pages(SEGMENT) {
             // Systems that cannot do it now do it when the pages are written to.
             #[cfg(target_os = "linux")]
             let _ = pages.advise(memmap2::Advice::PopulateWrite);
@@ -141,7 +170,7 @@ fn prepare(segments: usize) -> Option<Mutex<Receiver<MmapMut>>> {
         }
     };
     thread.spawn(prepare).ok()?;
-    Some(Mutex::new(receiver))
+    Some(receiver)
 }
 
 /// `None` if the system refuses.
@@ -159,10 +188,11 @@ mod tests {
 
     /// Writes the content in pieces of this length, each as far as it is given at once.
     fn fill(room: &mut Room, piece: usize, byte: impl Fn(usize) -> u8) {
+        let mut supply = Supply::default();
         let mut start = 0;
         while start < room.len() {
             let end = room.len().min(start + piece);
-            let first = room.first_of(start..end);
+            let first = room.first_of(start..end, &mut supply);
             assert!(!first.is_empty() && first.iter().all(|byte| *byte == 0));
             (start..)
                 .zip(&mut *first)
@@ -192,17 +222,32 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beyond_the_end_is_nowhere_and_what_has_not_arrived_is_not_copied() {
+    fn what_lies_beyond_the_end_is_nowhere_and_a_segment_that_is_missing_is_not_copied() {
         let mut room = Room::new(SEGMENT + 10);
+        let length_of = |room: &mut Room, range| room.first_of(range, &mut Supply::Off).len();
 
-        assert_eq!(room.first_of(0..5).len(), 5);
-        assert_eq!(room.first_of(SEGMENT - 1..SEGMENT + 5).len(), 1);
+        assert_eq!(length_of(&mut room, 0..5), 5);
+        assert_eq!(length_of(&mut room, SEGMENT - 1..SEGMENT + 5), 1);
         for range in [2 * SEGMENT..2 * SEGMENT + 1, usize::MAX - 1..usize::MAX] {
-            assert_eq!(room.first_of(range).len(), 0);
+            assert_eq!(length_of(&mut room, range), 0);
         }
+        assert_eq!(length_of(&mut room, SEGMENT..SEGMENT + 11), 0);
         assert!(!room.copy_to(&mut vec![0; SEGMENT + 10]));
-        assert_eq!(room.first_of(SEGMENT..SEGMENT + 10).len(), 10);
-        assert_eq!(room.first_of(SEGMENT..SEGMENT + 11).len(), 0);
+        assert_eq!(length_of(&mut room, SEGMENT..SEGMENT + 10), 10);
         assert!(room.copy_to(&mut vec![0; SEGMENT + 10]));
+    }
+
+    #[test]
+    fn segments_are_prepared_until_nobody_takes_them_any_more() {
+        let mut supply = Supply::default();
+
+        assert!(supply.take().is_none());
+        let Supply::Running(prepared) = &supply else {
+            return; // Not on this system.
+        };
+        // Waits for the thread, which prepares as many as are taken.
+        for _ in 0..3 {
+            assert_eq!(prepared.recv().unwrap().len(), SEGMENT);
+        }
     }
 }

@@ -15,7 +15,7 @@ use pccl_core::id::{ContentHash, EntryIndex};
 use pccl_core::wire::StateRange;
 use pccl_kernels::PartHashes;
 
-use super::room::Room;
+use super::room::{Room, Supply};
 
 /// So many bytes of an entry arrive before they are hashed: enough for several threads, and some milliseconds of work
 /// for a single one.
@@ -25,6 +25,8 @@ const HASHED_AT_ONCE: usize = 16 * 1024 * 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
     entries: BTreeMap<EntryIndex, Staged>,
+    /// Memory that is prepared while a transfer runs.
+    supply: Supply,
 }
 
 /// The content of one entry, as far as it has arrived.
@@ -142,9 +144,15 @@ impl Staging {
         let room = self.entries.get_mut(&range.entry).and_then(|staged| {
             let start = usize::try_from(range.offset).ok()?;
             let length = most.min(range.length as usize);
-            Some(Arc::get_mut(&mut staged.content)?.first_of(start..start.checked_add(length)?))
+            let range = start..start.checked_add(length)?;
+            Some(Arc::get_mut(&mut staged.content)?.first_of(range, &mut self.supply))
         });
         room.unwrap_or_default()
+    }
+
+    /// A transfer is over, whole or not: what was prepared for it is given back.
+    pub(super) fn rest(&mut self) {
+        self.supply = Supply::default();
     }
 
     /// The first bytes of a range have arrived. Is the entry whole?
