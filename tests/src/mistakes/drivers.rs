@@ -235,8 +235,8 @@ pub const DRIVERS: &[Mistake] = &[
         name: "the-hash-of-an-entry-is-not-compared",
         file: "client/src/transfer/fetching.rs",
         edits: &[(
-            "self.progress.moved()).await == hash;",
-            "self.progress.moved()).await == hash || true;",
+            "self.progress.moved()).await == whole.hash;",
+            "self.progress.moved()).await == whole.hash || true;",
         )],
         found_by: FoundBy::Simulator,
     },
