@@ -193,12 +193,9 @@ impl PartHashes {
 }
 
 fn hash_with_threads(bytes: &[u8], threads: usize) -> [u8; 32] {
-    let parts = match threads > 1 {
-        true => parts_of(bytes.len()),
-        false => 0,
-    };
+    let parts = parts_of(bytes.len());
     let values = cores::map(parts, threads, |part| part_value(bytes, part));
-    fold(&values).unwrap_or_else(|| blake3::hash(bytes)).into()
+    root(&values, bytes)
 }
 
 /// How many parts content of this length has. None if it fits into one: its hash is not that of a part.

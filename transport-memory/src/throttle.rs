@@ -166,7 +166,7 @@ impl Bucket {
             burst,
             empty_at: Mutex::new(Instant::now()),
         };
-        // One that holds less than a byte lets nothing pass.
+        // One that held less than a byte would let nothing pass.
         bucket.burst = burst.max(bucket.time_of(1));
         bucket
     }
@@ -196,7 +196,7 @@ impl Bucket {
     /// Bytes that it holds when it is full, at least one.
     fn most(&self) -> u64 {
         let bytes = self.burst.as_nanos() * u128::from(self.bytes_per_second) / NANOS;
-        u64::try_from(bytes).unwrap_or(u64::MAX).max(1)
+        u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
     /// How long it takes to fill by so many bytes.

@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 
-use pccl::Algorithm;
 use serde::Serialize;
 
 use super::work::Work;
@@ -84,12 +83,6 @@ impl Cell {
         }
         line
     }
-}
-
-/// What a cell needs of an algorithm's samples.
-pub(crate) fn time(algorithm: Algorithm, time_us: f64) -> Time {
-    let algorithm = algorithm.to_string();
-    Time { algorithm, time_us }
 }
 
 /// How many choices are good. Empty without cells.

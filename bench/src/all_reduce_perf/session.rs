@@ -6,7 +6,7 @@ use pccl::Algorithm;
 use pccl_subprocess::Process;
 
 use super::arguments::Arguments;
-use super::choice::{self, Cell};
+use super::choice::{Cell, Time};
 use super::crew::{Crew, Trouble};
 use super::floor::Way;
 use super::optimized::{Optimized, Told};
@@ -145,17 +145,15 @@ impl<'a> Session<'a> {
         let bytes = count * work.element.size();
         let plan = Plan::new(self.arguments, bytes);
         self.prepare(count, plan.batch)?;
-        let mut first = Samples::new(plan.batch);
-        let warm = self.series(Contestant::Ours(None), plan.warmup.max(1))?;
-        first.add_wrong(&warm);
-        let chosen = taken(&warm)?;
+        let warm = self.warm_up(None, &plan)?;
+        let chosen = warm.algorithm().ok_or(Trouble::NoAlgorithm)?;
+        let mut wrong = warm.wrong;
         let mut all = Vec::new();
         for algorithm in Algorithm::ALL {
-            let wish = Contestant::Ours(Some(algorithm));
-            let warm = self.series(wish, plan.warmup.max(1))?;
-            first.add_wrong(&warm);
+            let warm = self.warm_up(Some(algorithm), &plan)?;
+            wrong += warm.wrong;
             // Another one was taken if this one cannot carry the buffer.
-            if taken(&warm)? == algorithm {
+            if warm.algorithm() == Some(algorithm) {
                 all.push((algorithm, Samples::new(plan.batch)));
             }
         }
@@ -168,7 +166,7 @@ impl<'a> Session<'a> {
             all.reverse();
         }
         all.sort_by_key(|(algorithm, _)| *algorithm != chosen);
-        let wrong = all.iter().map(|(_, samples)| samples.wrong);
+        wrong += all.iter().map(|(_, samples)| samples.wrong).sum::<u64>();
         Ok(Cell {
             work: self.arguments.work.to_string(),
             peers: self.peers,
@@ -176,12 +174,22 @@ impl<'a> Session<'a> {
             bytes,
             optimized: self.is_optimized,
             chosen: chosen.to_string(),
-            wrong: first.wrong + wrong.sum::<u64>(),
+            wrong,
             times: all
                 .iter()
-                .map(|(algorithm, samples)| choice::time(*algorithm, samples.median_us()))
+                .map(|(algorithm, samples)| Time {
+                    algorithm: algorithm.to_string(),
+                    time_us: samples.median_us(),
+                })
                 .collect(),
         })
+    }
+
+    /// Some iterations of ours whose times do not count.
+    fn warm_up(&mut self, wish: Option<Algorithm>, plan: &Plan) -> Result<Samples, Trouble> {
+        let mut samples = Samples::new(plan.batch);
+        samples.add(&self.series(Contestant::Ours(wish), plan.warmup.max(1))?);
+        Ok(samples)
     }
 
     /// Lets all ranks optimize the topology.
@@ -317,12 +325,6 @@ fn checked(of: Contestant, measured: Vec<Measured>) -> Result<Vec<Measured>, Tro
         Contestant::Floor(_) if wrong > 0 => Err(Trouble::WrongFloor(wrong)),
         Contestant::Floor(_) | Contestant::Ours(_) => Ok(measured),
     }
-}
-
-/// The algorithm of a series of ours.
-fn taken(measured: &[Measured]) -> Result<Algorithm, Trouble> {
-    let algorithm = measured.iter().find_map(|rank| rank.algorithm);
-    algorithm.ok_or(Trouble::NoAlgorithm)
 }
 
 fn address_in(event: Event) -> Option<std::net::SocketAddr> {

@@ -6,7 +6,7 @@
 //! (`cargo run --release -p pccl-bench --bin newcomer`).
 
 use std::ops::Range;
-use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
 use memmap2::MmapMut;
@@ -34,7 +34,7 @@ pub(super) enum Supply {
     Idle,
     /// By a thread, which ends when this is dropped.
     Running(Receiver<MmapMut>),
-    /// The system has refused a thread or memory.
+    /// The system has refused a thread.
     Off,
 }
 
@@ -47,14 +47,7 @@ impl Supply {
                 *self = prepare().map_or(Self::Off, Self::Running);
                 None
             }
-            Self::Running(prepared) => match prepared.try_recv() {
-                Ok(pages) => Some(pages),
-                Err(TryRecvError::Empty) => None,
-                Err(TryRecvError::Disconnected) => {
-                    *self = Self::Off;
-                    None
-                }
-            },
+            Self::Running(prepared) => prepared.try_recv().ok(),
             Self::Off => None,
         }
     }
@@ -93,10 +86,6 @@ impl Room {
             length,
             segments: (0..length.div_ceil(SEGMENT)).map(|_| None).collect(),
         }
-    }
-
-    pub(super) const fn len(&self) -> usize {
-        self.length
     }
 
     /// The first bytes of a range: those in one segment, which is made if it is not there. Empty if the range does not
@@ -190,8 +179,8 @@ mod tests {
     fn fill(room: &mut Room, piece: usize, byte: impl Fn(usize) -> u8) {
         let mut supply = Supply::default();
         let mut start = 0;
-        while start < room.len() {
-            let end = room.len().min(start + piece);
+        while start < room.length() {
+            let end = room.length().min(start + piece);
             let first = room.first_of(start..end, &mut supply);
             assert!(!first.is_empty() && first.iter().all(|byte| *byte == 0));
             (start..)

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use pccl_core::id::{ContentHash, EntryIndex};
 use pccl_core::wire::StateRange;
-use pccl_kernels::PartHashes;
+use pccl_kernels::{Content, PartHashes};
 
 use super::room::{Room, Supply};
 
@@ -74,7 +74,7 @@ impl Staged {
     fn missing(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         let starts = std::iter::once(0).chain(self.arrived.values().copied());
         let ends = self.arrived.keys().copied();
-        let gaps = starts.zip(ends.chain(std::iter::once(self.content.len())));
+        let gaps = starts.zip(ends.chain(std::iter::once(self.content.length())));
         gaps.map(|(start, end)| start..end)
             .filter(|gap| !gap.is_empty())
     }
@@ -113,7 +113,7 @@ impl Staging {
         let mut kept = mem::take(&mut self.entries);
         for (entry, hash, length) in wanted {
             let kept = kept.remove(entry);
-            let fits = |staged: &Staged| staged.hash == *hash && staged.content.len() == *length;
+            let fits = |staged: &Staged| staged.hash == *hash && staged.content.length() == *length;
             let staged = kept.filter(fits);
             let staged = staged.unwrap_or_else(|| Staged::new(*hash, *length));
             self.entries.insert(*entry, staged);
@@ -197,7 +197,7 @@ impl Staging {
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         let entries = self.entries.values();
-        entries.map(|staged| staged.content.len()).sum()
+        entries.map(|staged| staged.content.length()).sum()
     }
 }
 

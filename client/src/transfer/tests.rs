@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use pccl_core::id::{ContentHash, Identity, Revision, Ticket};
 use pccl_core::shared_state::SyncPlan;
 use pccl_core::transport::{BoxFuture, Endpoint, Listener, Security};
+use pccl_kernels::Content;
 use pccl_transport_memory::{Path, pair};
 use tokio::time::Instant;
 
@@ -89,7 +90,7 @@ impl Two {
         let mut staging = lock(&self.staging);
         let is_checked = staging.open_entries() == 0;
         let bytes_of = |room: &Room| {
-            let mut bytes = vec![0; room.len()];
+            let mut bytes = vec![0; room.length()];
             assert!(room.copy_to(&mut bytes));
             bytes
         };

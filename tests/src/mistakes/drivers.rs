@@ -244,8 +244,8 @@ pub const DRIVERS: &[Mistake] = &[
         name: "what-was-fetched-of-another-revision-is-used",
         file: "client/src/transfer/staging.rs",
         edits: &[(
-            "staged.hash == *hash && staged.content.len() == *length",
-            "staged.content.len() == *length",
+            "staged.hash == *hash && staged.content.length() == *length",
+            "staged.content.length() == *length",
         )],
         found_by: FoundBy::Simulator,
     },
