@@ -103,6 +103,8 @@ pub struct Topology {
     /// Number of lanes of the ring edge that has the most. A buffer is cut into at most this many stripes. An edge
     /// with fewer lanes carries several stripes on one lane.
     pub lanes: u16,
+    /// Whether all peers of the ring have one address, which usually means one machine.
+    pub within_machine: bool,
     /// World sizes in this epoch.
     pub world: WorldSizes,
     /// The name of each rank of the ring. Empty if nobody has a name.

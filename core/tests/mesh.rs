@@ -23,6 +23,8 @@ struct Desk {
     round: Round,
     orders: BTreeMap<(PeerId, LinkId), LinkOrder>,
     layouts: BTreeMap<PeerId, Layout>,
+    /// What the peers were told last: whether all of them are within one machine.
+    within_machine: Vec<bool>,
     commenced: Vec<Algorithm>,
     lost: Vec<PeerId>,
 }
@@ -40,6 +42,7 @@ impl Desk {
             round: Round(0),
             orders: BTreeMap::new(),
             layouts: BTreeMap::new(),
+            within_machine: Vec::new(),
             commenced: Vec::new(),
             lost: Vec::new(),
         };
@@ -68,12 +71,16 @@ impl Desk {
             ToPeer::EstablishLinks { round, links } => {
                 if round != self.round {
                     self.orders.clear();
+                    self.within_machine.clear();
                 }
                 self.round = round;
                 let orders = links.into_iter().map(|order| ((peer, order.link()), order));
                 self.orders.extend(orders);
             }
-            ToPeer::TopologyEstablished { layout, .. } => drop(self.layouts.insert(peer, layout)),
+            ToPeer::TopologyEstablished { topology, layout } => {
+                self.within_machine.push(topology.within_machine);
+                self.layouts.insert(peer, layout);
+            }
             ToPeer::Commence { algorithm, .. } => self.commenced.push(algorithm),
             _ => {}
         }
@@ -366,4 +373,13 @@ fn when_a_ring_closes_behind_a_loss_a_link_of_the_mesh_gets_the_lanes_of_a_ring(
     desk.connect(|_| true);
 
     assert_eq!(desk.reduce(MIDDLE), Some(Algorithm::Direct));
+}
+
+#[test]
+fn peers_are_told_whether_all_of_them_are_within_one_machine() {
+    let one = Desk::on([1, 1, 1], MasterConfig::default());
+    let two = Desk::on([1, 1, 2], MasterConfig::default());
+
+    assert_eq!(one.within_machine, [true; 3]);
+    assert_eq!(two.within_machine, [false; 3]);
 }

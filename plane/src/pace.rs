@@ -3,12 +3,13 @@
 //! | limit | bounds | why |
 //! |---|---|---|
 //! | [`FRAME_PAYLOAD_MAX`], 256 KiB | the payload of a frame | large enough that headers and system calls do not count, small enough to stay in a core's cache |
+//! | [`COPIED_PAYLOAD_MAX`], 1 MiB | the payload of a frame that all others only copy, within a machine | nothing is added to it while it is in a cache, and fewer frames cost less |
 //! | [`ENCODED_FRAME_ELEMENTS`], 64 Ki | the elements of an encoded frame | a frame has parameters of its own, so all ranks have to cut alike |
 //! | [`STRIPE_BYTES_MIN`], 512 KiB | how short a stripe may be: a smaller buffer takes fewer lanes | a shorter one costs more in frames than another lane brings |
 //! | [`HELD_MAX`], 4 | frames of an operation that wait in scratch for one lane; those beyond are set aside in memory of the result | memory that does not grow with the buffer, and a frame in scratch is still in a cache |
 //! | [`FRAMES_AT_ONCE`], 8, and [`BYTES_AT_ONCE`], 64 KiB | what is put into a lane by one system call; one frame always is | small frames cost a call each otherwise, and who waits for the lane gets it after little |
 //! | [`SMALL_BYTES`], 32 KiB | up to how much all that an operation still expects over a link is received with a header | less than this is copied sooner than it is asked for |
-//! | [`LOCAL_WINDOW`], 2 MiB | bytes of own contributions in flight, per operation, where no frame leaves the machine | enough to keep all ranks busy, little enough to stay in caches |
+//! | [`LOCAL_WINDOW`], 1 MiB, or four frames | bytes of own contributions in flight, per operation, where no frame leaves the machine | enough to keep all ranks busy, little enough to stay in caches |
 //! | [`ENCODED_WINDOW`], 64 MiB | bytes of elements that are in flight encoded around rings, of all operations | encoded frames wait in memory of their own, wherever they wait |
 //! | [`CONCURRENT_DEFAULT`], 16 | operations that contribute at a time | each needs its frames and, in place, a backup |
 //! | [`Share`] | how much of its window an operation may fill | on one machine, frames of many large operations push each other out of the caches; an operation of one frame cannot |
@@ -30,7 +31,7 @@
 use std::time::Duration;
 
 use pccl_core::plan::STRIPE_BYTES_MIN;
-use pccl_core::wire::FRAME_PAYLOAD_MAX;
+use pccl_core::wire::{COPIED_PAYLOAD_MAX, FRAME_PAYLOAD_MAX};
 
 mod checksums;
 mod lanes;
@@ -60,7 +61,7 @@ pub(crate) const SMALL_BYTES: usize = 32 * 1024;
 
 /// Bytes of the own contribution that are under way at a time where no frame leaves this machine:
 /// measured to be enough to keep everybody busy, and little enough to stay in caches.
-const LOCAL_WINDOW: u64 = 2 * 1024 * 1024;
+const LOCAL_WINDOW: u64 = 1024 * 1024;
 
 /// Bytes of elements of own contributions that may be on their way encoded, of all operations. As f32 to
 /// bytes that fills a gigabit per second where the way around the ring takes a quarter of a second with
@@ -81,7 +82,10 @@ pub struct PlaneConfig {
     pub stall: Duration,
     /// Most bytes of payload in a frame. Default: [`FRAME_PAYLOAD_MAX`].
     pub frame_bytes: usize,
-    /// Bytes of own contributions that may be under way where no frame leaves this machine. Default: 2 MiB.
+    /// The same in an operation in which nothing is added, if all ranks are within one machine. Default:
+    /// [`COPIED_PAYLOAD_MAX`].
+    pub copied_frame_bytes: usize,
+    /// Bytes of own contributions that may be under way where no frame leaves this machine; four frames always may. Default: 1 MiB.
     pub local_window: u64,
     /// Operations that contribute at a time; further ones wait. Default: [`CONCURRENT_DEFAULT`].
     pub concurrent: usize,
@@ -96,10 +100,31 @@ impl Default for PlaneConfig {
         Self {
             stall: Duration::from_secs(10),
             frame_bytes: FRAME_PAYLOAD_MAX,
+            copied_frame_bytes: COPIED_PAYLOAD_MAX,
             local_window: LOCAL_WINDOW,
             stripe_bytes: STRIPE_BYTES_MIN,
             concurrent: CONCURRENT_DEFAULT,
             checksums: Checksums::default(),
+        }
+    }
+}
+
+/// Frames of the own contribution for which a window within a machine has room.
+const LOCAL_FRAMES_MIN: u64 = 4;
+
+impl PlaneConfig {
+    /// How much an operation puts under way. `is_local`: as far as this rank knows no frame leaves the machine.
+    /// `copies`: no rank adds anything, and all are within one machine.
+    pub(crate) fn pace(&self, is_local: bool, copies: bool) -> Pace {
+        let frame_bytes = match is_local && copies {
+            true => self.copied_frame_bytes,
+            false => self.frame_bytes,
+        };
+        let room = LOCAL_FRAMES_MIN.saturating_mul(frame_bytes as u64);
+        Pace {
+            frame_bytes,
+            window: is_local.then_some(self.local_window.max(room)),
+            stripe_bytes: self.stripe_bytes,
         }
     }
 }
@@ -125,4 +150,29 @@ pub(crate) enum Share {
     Half,
     /// All that there is.
     Whole,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_long_where_all_ranks_only_copy_and_none_leaves_the_machine() {
+        let config = PlaneConfig::default();
+        let frame = |is_local, copies| config.pace(is_local, copies).frame_bytes;
+
+        assert_eq!(frame(true, true), COPIED_PAYLOAD_MAX);
+        assert_eq!(frame(true, false), FRAME_PAYLOAD_MAX);
+        assert_eq!(frame(false, true), FRAME_PAYLOAD_MAX);
+        assert_eq!(frame(false, false), FRAME_PAYLOAD_MAX);
+    }
+
+    #[test]
+    fn a_window_within_a_machine_has_room_for_several_frames() {
+        let config = PlaneConfig::default();
+
+        assert_eq!(config.pace(true, false).window, Some(LOCAL_WINDOW));
+        assert_eq!(config.pace(true, true).window, Some(4 * 1024 * 1024));
+        assert_eq!(config.pace(false, true).window, None);
+    }
 }

@@ -155,6 +155,7 @@ impl DataPlane {
             divided: (self.ranks.as_ref()).and_then(|ranks| ranks.divide(&spec, lengths)),
             sites: self.ranks.as_ref().map(Ranks::sites).unwrap_or_default(),
             turns: self.ranks.as_ref().map(Ranks::turns).unwrap_or_default(),
+            is_within_machine: self.ranks.as_ref().is_some_and(Ranks::are_within_machine),
             config: self.config.clone(),
             pool: Arc::clone(&self.pool),
             registry: Arc::clone(&self.registry),

@@ -19,6 +19,7 @@ pub struct Ranks {
     sites: Arc<Sites>,
     turns: Arc<Turns>,
     place: Place,
+    are_within_machine: bool,
 }
 
 /// A link that is in use from here on, and on which lanes.
@@ -55,7 +56,20 @@ impl Ranks {
             peers,
             sites: Arc::new(sites),
             place,
+            are_within_machine: false,
         })
+    }
+
+    /// Says whether all of them are within one machine. Default: no.
+    #[must_use]
+    pub fn within_machine(mut self, are_within: bool) -> Self {
+        self.are_within_machine = are_within;
+        self
+    }
+
+    /// Whether all of them are within one machine.
+    pub(crate) const fn are_within_machine(&self) -> bool {
+        self.are_within_machine
     }
 
     /// At which site each rank is.

@@ -409,9 +409,14 @@ impl Live {
 /// The ranks of a topology are the places in its ring.
 fn ranks(topology: &Topology, me: PeerId) -> Option<Ranks> {
     let Topology {
-        ring, sites, lanes, ..
+        ring,
+        sites,
+        lanes,
+        within_machine,
+        ..
     } = topology;
-    Ranks::new(ring.0.clone(), sites.sites(), me, *lanes)
+    let ranks = Ranks::new(ring.0.clone(), sites.sites(), me, *lanes)?;
+    Some(ranks.within_machine(*within_machine))
 }
 
 const fn in_use(adopted: &AdoptedLink) -> LinkInUse {

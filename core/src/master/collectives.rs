@@ -179,15 +179,12 @@ impl Master {
     /// The paths between the members of a group.
     fn paths(&self, group: GroupId) -> Option<Paths> {
         let record = self.groups.get(&group)?;
-        let address = |peer: &PeerId| self.peers.get(peer).map(|peer| peer.address.ip());
-        let mut addresses = record.ring.0.iter().map(address);
-        let first = addresses.next()?;
         let reach = record.reach();
         // Without a mesh it makes no difference, and the sites of a large group take their time.
         let two_levels = || reach == Reach::Mesh && self.sites_of(record).sites().has_two_levels();
         Some(Paths {
             reach,
-            within_machine: addresses.all(|address| address == first),
+            within_machine: self.is_within_machine(record),
             rounds_from: u32::from(self.config.rounds_from),
             two_levels: rule!(
                 two_levels();
@@ -196,6 +193,14 @@ impl Master {
             in_order: is_in_order(&record.ring.0),
             costs: record.costs,
         })
+    }
+
+    /// Whether all members of a group have one address.
+    pub(super) fn is_within_machine(&self, group: &GroupRecord) -> bool {
+        let address = |peer: &PeerId| self.peers.get(peer).map(|peer| peer.address.ip());
+        let mut addresses = group.ring.0.iter().map(address);
+        let first = addresses.next();
+        addresses.all(|address| Some(address) == first)
     }
 
     /// Answers every vote to start the tag with a refusal.

@@ -260,6 +260,7 @@ impl Master {
                 ring: group.ring.clone(),
                 sites: self.sites_of(group),
                 lanes: group.lanes(),
+                within_machine: self.is_within_machine(group),
                 world: self.world_sizes(record.group),
                 names: self.names_on(&group.ring),
             });

@@ -39,6 +39,11 @@ pub const STATE_REQUEST_MAX: usize = 128 * 1024;
 /// buffers are sent whole, so all ranks must agree on it.
 pub const FRAME_PAYLOAD_MAX: usize = 256 * 1024;
 
+/// Maximum number of payload bytes of a data frame that its receiver copies to the result, as in an all-gather and a
+/// broadcast. Senders use it within a machine only: nothing is added to such a frame while it is in a cache, so fewer
+/// frames cost less. Between machines a rank that forwards it would wait too long for its last byte.
+pub const COPIED_PAYLOAD_MAX: usize = 1024 * 1024;
+
 /// Minimum number of payload bytes of a data frame that is not quantized and not the last one of its chunk. A
 /// receiver treats a shorter one as misplaced. Otherwise a neighbour could make it, and all ranks behind it, process
 /// a header for every element.
@@ -69,7 +74,8 @@ pub const CIRCULANT_BUFFER_MAX: u64 = 128 * 1024;
 pub const DIRECT_WITHIN_MACHINE_MAX: u64 = 64 * 1024;
 
 /// Maximum number of payload bytes of one data frame that a receiver accepts. A header that announces more ends the
-/// lane. It is larger than [`FRAME_PAYLOAD_MAX`] to leave room for the parameters of compressed elements.
+/// lane. It is larger than [`FRAME_PAYLOAD_MAX`] to leave room for the parameters of compressed elements, which are never
+/// cut by [`COPIED_PAYLOAD_MAX`].
 pub const DATA_FRAME_MAX: usize = 1024 * 1024;
 
 /// Maximum number of collectives that a peer has in flight. It holds back further calls itself, so a master with a

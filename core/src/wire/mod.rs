@@ -177,7 +177,8 @@
 //! that `Commence` names determines what a rank receives in which step, what it does with it and where it sends it;
 //! on a ring see [`Algorithm::Ring`](crate::plan::Algorithm::Ring). The rank that contributes a chunk cuts its range
 //! into frames of whole elements, of at most [`FRAME_PAYLOAD_MAX`] bytes and, except for the last one, of at least
-//! [`FRAME_PAYLOAD_MIN`]. All other ranks forward them as they are cut. The frames of one step of one stripe come in
+//! [`FRAME_PAYLOAD_MIN`]. In an all-gather and a broadcast, whose frames are only copied, it may cut frames of up to
+//! [`COPIED_PAYLOAD_MAX`] bytes, and does if all members of the group have one address. All other ranks forward them as they are cut. The frames of one step of one stripe come in
 //! the order of their offsets. Frames of different steps, stripes and operations may alternate. An empty range has no
 //! frame.
 //!
@@ -380,11 +381,11 @@ pub use handshake::{
     recv_proof, recv_reply, refuse, send_reply,
 };
 pub use limits::{
-    CIRCULANT_BUFFER_MAX, COLLECTIVES_MAX, CONTROL_FRAME_MAX, DATA_FRAME_MAX, DEFAULT_MASTER_PORT,
-    DIRECT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, FIRST_CONTROL_FRAME_MAX, FIRST_PEER_PORT,
-    FRAME_PAYLOAD_MAX, FRAME_PAYLOAD_MIN, KNOWN_DIRECT_BUFFER_MAX, MAX_ENTRY_NAME_BYTES,
-    PROBE_BYTES_MAX, REFUSAL_TEXT_MAX, STATE_RANGE_MAX, STATE_RANGES_MAX, STATE_REQUEST_MAX,
-    WHOLE_BUFFER_MAX,
+    CIRCULANT_BUFFER_MAX, COLLECTIVES_MAX, CONTROL_FRAME_MAX, COPIED_PAYLOAD_MAX, DATA_FRAME_MAX,
+    DEFAULT_MASTER_PORT, DIRECT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, FIRST_CONTROL_FRAME_MAX,
+    FIRST_PEER_PORT, FRAME_PAYLOAD_MAX, FRAME_PAYLOAD_MIN, KNOWN_DIRECT_BUFFER_MAX,
+    MAX_ENTRY_NAME_BYTES, PROBE_BYTES_MAX, REFUSAL_TEXT_MAX, STATE_RANGE_MAX, STATE_RANGES_MAX,
+    STATE_REQUEST_MAX, WHOLE_BUFFER_MAX,
 };
 pub use preamble::{MAGIC, PREAMBLE_BYTES, Preamble, PreambleError, Purpose};
 pub use reply::{REPLY_HEAD_BYTES, Reply, ReplyError, ReplyHead};

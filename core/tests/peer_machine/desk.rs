@@ -233,6 +233,7 @@ pub fn topology(epoch: u64, ring: &[u64]) -> Topology {
         ring: Ring(ring.iter().copied().map(PeerId).collect()),
         sites: sites_of(ring),
         lanes: 4,
+        within_machine: false,
         world: WorldSizes {
             global: size,
             group: size,

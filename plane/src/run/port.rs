@@ -14,7 +14,7 @@ use pccl_core::topology::LinkId;
 use super::Run;
 use crate::handover::{DeliverySender, Home, Inbox, LinkState, Registry, TxSlot};
 use crate::memory::{Pool, UserBuffers};
-use crate::pace::{Pace, Pass, PlaneConfig};
+use crate::pace::{Pass, PlaneConfig};
 use crate::work::{Defect, Exit, Place, RankWork, Task, element_of};
 
 /// What a finished operation moved, in bytes of payload.
@@ -90,6 +90,8 @@ pub struct OperationPort {
     pub(crate) sites: Arc<Sites>,
     /// When the contribution of each rank is added.
     pub(crate) turns: Arc<Turns>,
+    /// Whether all ranks are within one machine, as far as the master knows.
+    pub(crate) is_within_machine: bool,
     pub(crate) config: PlaneConfig,
     pub(crate) pool: Arc<Pool>,
     pub(crate) registry: Arc<Registry>,
@@ -245,7 +247,10 @@ impl OperationPort {
             algorithm: self.algorithm,
         };
         let is_local = Sending::all_local(sending) && !pass.leaves_machine();
-        let pace = self.pace(is_local);
+        let copies = self.is_within_machine && !kind.reduces();
+        // Many bytes under way fill the pipe between machines. A rank whose next one is on the same machine learns
+        // from the first frames that have come back whether all are.
+        let pace = self.config.pace(is_local, copies);
         let stripes = task.stripes(place, pace);
         let exits = sending
             .iter()
@@ -260,17 +265,6 @@ impl OperationPort {
         let mut run = Run::new((self, &pass), (receiving, sending), work, buffers, inbox)?;
         run.tell_waits = Some(tell);
         run.await
-    }
-
-    /// Many bytes under way fill the pipe between machines. A rank whose next one is on the same machine learns
-    /// from the first frames that have come back whether all are.
-    fn pace(&self, is_local: bool) -> Pace {
-        let config = &self.config;
-        Pace {
-            frame_bytes: config.frame_bytes,
-            window: is_local.then_some(config.local_window),
-            stripe_bytes: config.stripe_bytes,
-        }
     }
 
     /// Operations that begin together take different lanes. One that is alone takes the first, whose other end waits

@@ -2,7 +2,7 @@
 
 use pccl_core::element::{CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::plan::{Algorithm, Reach};
-use pccl_core::wire::FrameHeader;
+use pccl_core::wire::{COPIED_PAYLOAD_MAX, FRAME_PAYLOAD_MAX, FrameHeader};
 
 use super::hostile::{COUNT, first, second};
 use super::support::spec;
@@ -17,6 +17,11 @@ fn rank_of(world: u32) -> Worker {
 }
 
 fn rank_with(algorithm: Algorithm, world: u32) -> Worker {
+    rank_of_sum(COUNT, algorithm, world)
+}
+
+/// The same, of a sum of so many elements.
+fn rank_of_sum(count: usize, algorithm: Algorithm, world: u32) -> Worker {
     let place = Place {
         world,
         rank: 0,
@@ -36,8 +41,8 @@ fn rank_with(algorithm: Algorithm, world: u32) -> Worker {
         Reach::Ring => vec![exit(1)],
         Reach::Mesh => (1..world).map(exit).collect(),
     };
-    let sum = spec(ReduceOp::Sum, ElementType::U16, COUNT);
-    let data = vec![1; 2 * COUNT];
+    let sum = spec(ReduceOp::Sum, ElementType::U16, count);
+    let data = vec![1; 2 * count];
     Worker::new(
         (&sum, algorithm),
         place,
@@ -68,6 +73,13 @@ impl Worker {
     /// Its own contribution leaves.
     fn contribute(&mut self) {
         self.contribute_by(0);
+    }
+
+    /// Another frame leaves. `false`: there is none.
+    fn contributes_more(&mut self) -> bool {
+        let (work, buffers) = self.parts();
+        let own = work.next_out(0, &buffers).unwrap();
+        own.map(|own| work.has_left(0, own)).is_some()
     }
 
     fn contribute_by(&mut self, outlet: u16) {
@@ -310,4 +322,31 @@ fn a_direct_exchange_has_no_steps_beyond_its_results_and_one_lane_from_each_rank
     let other_lane = rank.objection_to((2, 0), rest);
     assert_eq!(other_lane, Some(NotTaken::Misfit(Misfit::OtherLane)));
     assert_eq!(rank.objection_to((2, 1), rest), None);
+}
+
+/// In a world of two, each rank's chunk is added first. The results of the other one come then, and take no memory but
+/// that of the result.
+#[test]
+fn a_frame_may_be_longer_if_it_is_copied_than_if_it_is_added() {
+    let half = 2 * COPIED_PAYLOAD_MAX as u64;
+    let mut rank = rank_of_sum(2 * COPIED_PAYLOAD_MAX, Algorithm::Ring, 2);
+    let added = |length: usize| FrameHeader {
+        length: length as u32,
+        ..first()
+    };
+    let copied = |length: usize| FrameHeader {
+        step: 1,
+        offset: half,
+        ..added(length)
+    };
+
+    let too_long_to_add = rank.objection(0, added(FRAME_PAYLOAD_MAX + 2));
+    let added = rank.objection(0, added(FRAME_PAYLOAD_MAX));
+    while rank.contributes_more() {}
+    let too_long = rank.objection(0, copied(COPIED_PAYLOAD_MAX + 2));
+    let copied = rank.objection(0, copied(COPIED_PAYLOAD_MAX));
+
+    assert_eq!(too_long_to_add, Some(Misfit::Length.into()));
+    assert_eq!(too_long, Some(Misfit::Length.into()));
+    assert_eq!((added, copied), (None, None));
 }

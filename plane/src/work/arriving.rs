@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use pccl_core::plan::Action;
-use pccl_core::wire::{FRAME_PAYLOAD_MAX, FRAME_PAYLOAD_MIN, FrameHeader, PayloadSum};
+use pccl_core::wire::{
+    COPIED_PAYLOAD_MAX, FRAME_PAYLOAD_MAX, FRAME_PAYLOAD_MIN, FrameHeader, PayloadSum,
+};
 
 use super::fault::{Defect, Misfit, NotTaken};
 use super::frame::{BEYOND, Body, IncomingFrame, Landing, OutgoingFrame};
@@ -61,7 +63,11 @@ impl RankWork {
         let flow = stripe.flows.get(step).ok_or(Misfit::NoSuchFlow)?;
         let missing = flow.rest.end - flow.rest.start;
         let bytes = match coding {
-            None => whole_elements(missing, header.length, element_bytes),
+            None => whole_elements(
+                missing,
+                header.length,
+                (element_bytes, flow.handling.action),
+            ),
             Some(coding) => coding
                 .announced(missing / element_bytes, header.length)
                 .map(|elements| elements * element_bytes),
@@ -268,9 +274,22 @@ impl RankWork {
 
 /// The bytes of a frame that is not encoded, where it has whole elements, is no longer than frames are,
 /// and not so short that many of them could fill the memory with what is known about each.
-fn whole_elements(missing: u64, length: u32, element_bytes: u64) -> Option<u64> {
+fn whole_elements(
+    missing: u64,
+    length: u32,
+    (element_bytes, action): (u64, Action),
+) -> Option<u64> {
     let bytes = u64::from(length);
     let long_enough = bytes >= missing.min(FRAME_PAYLOAD_MIN as u64);
-    let short_enough = bytes <= FRAME_PAYLOAD_MAX as u64;
+    let most = match action {
+        // It needs no memory of its own.
+        Action::Copy => COPIED_PAYLOAD_MAX,
+        Action::Combine
+        | Action::Complete
+        | Action::Finish
+        | Action::Keep { .. }
+        | Action::Pass => FRAME_PAYLOAD_MAX,
+    };
+    let short_enough = bytes <= most as u64;
     (long_enough && short_enough && bytes.is_multiple_of(element_bytes)).then_some(bytes)
 }

@@ -208,8 +208,15 @@ fn a_topology_whose_sites_are_not_numbered_in_the_order_of_the_ranks_is_refused(
         let list = |items: Vec<Vec<u8>>| [vec![items.len() as u8], items.concat()].concat();
         let names = list(names.iter().map(|name| text(name.as_bytes())).collect());
         let numbers = list(numbers.iter().map(|number| vec![*number]).collect());
-        // Epoch 1 and a ring of one peer; one lane, four sizes of the world, no names and no links.
-        let body = [&[3, 1, 1, 7], &names[..], &numbers, &[1, 1, 1, 1, 1, 0, 0]].concat();
+        // Epoch 1 and a ring of one peer; one lane, not within a machine, four sizes of the world, no names and no
+        // links.
+        let body = [
+            &[3, 1, 1, 7],
+            &names[..],
+            &numbers,
+            &[1, 0, 1, 1, 1, 1, 0, 0],
+        ]
+        .concat();
         let mut reader = ControlReader::new();
         reader.feed(&frame(body.len(), &body));
         match reader.next_message()? {

@@ -310,12 +310,14 @@ pub(super) fn to_master() -> impl Strategy<Value = ToMaster> {
 
 fn topology() -> impl Strategy<Value = Topology> {
     let ring = (peers(), sites(), vec(name(), 0..5));
-    (any::<u64>(), ring, any::<u16>(), any::<[u32; 4]>()).prop_map(
-        |(epoch, (ring, sites, names), lanes, world)| Topology {
+    let links = (any::<u16>(), any::<bool>());
+    (any::<u64>(), ring, links, any::<[u32; 4]>()).prop_map(
+        |(epoch, (ring, sites, names), (lanes, within_machine), world)| Topology {
             epoch: Epoch(epoch),
             ring: Ring(ring),
             sites,
             lanes,
+            within_machine,
             world: world_sizes(world),
             names,
         },

@@ -34,6 +34,7 @@ mod state;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{Epoch, GroupId, PeerId, ProtocolVersion, Round, Seq, Tag};
@@ -120,6 +121,7 @@ struct Person {
     group: GroupId,
     lanes: u16,
     site: SiteName,
+    address: IpAddr,
 }
 
 /// One group with accepted peers.
@@ -212,7 +214,7 @@ impl Reference {
     /// Takes a fact. Returns what everybody must have been told about it.
     fn take(&mut self, input: &MasterInput, seen: &Seen) -> Vec<(PeerId, ToPeer)> {
         match input {
-            MasterInput::Connected { hello, .. } => self.arrives(hello),
+            MasterInput::Connected { hello, from, .. } => self.arrives(hello, *from),
             MasterInput::Message { peer, message } => {
                 if self.peers.contains_key(peer) && !self.says(*peer, message, seen) {
                     self.is_kicked(*peer, IMPROPER);
@@ -259,7 +261,7 @@ impl Reference {
     }
 
     /// Peers have numbers in the order of their arrival.
-    fn arrives(&mut self, hello: &Hello) {
+    fn arrives(&mut self, hello: &Hello, from: IpAddr) {
         let is_sound = !self.has_stopped
             && hello.protocol == ProtocolVersion::CURRENT
             && hello.port != 0
@@ -274,6 +276,7 @@ impl Reference {
             group: hello.group,
             lanes: hello.lanes,
             site: hello.site.clone(),
+            address: hello.advertise.unwrap_or(from),
         };
         self.peers.insert(peer, person);
         self.tell(

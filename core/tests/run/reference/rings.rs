@@ -294,6 +294,10 @@ impl Reference {
                 .map(|(_, lanes)| *lanes)
                 .max()
                 .unwrap_or(1),
+            within_machine: {
+                let addresses = group.ring.0.iter().map(|peer| self.peers[peer].address);
+                addresses.collect::<BTreeSet<_>>().len() <= 1
+            },
             world: WorldSizes {
                 global: size(self.accepted.len()),
                 group: size(self.members(own).len()),
