@@ -212,6 +212,8 @@ pub(crate) enum Memory<'a> {
     Unsaved(&'a mut [u8]),
     /// Memory that is there once it is known how much it has to hold.
     Fresh(&'a mut (dyn Room + Send)),
+    /// The shard of the result has memory that is there once it is known how much it has to hold.
+    Scattered(Scattering<'a>),
     /// As `Into`; what encoding has lost is noted.
     Noting {
         src: &'a [u8],
@@ -224,8 +226,53 @@ pub(crate) enum Memory<'a> {
 
 /// Makes memory for a result when its length is known.
 pub(crate) trait Room {
-    /// Memory in which the contribution lies at its place: the shard of this rank.
+    /// Memory for the result, in which the contribution lies at its place if it is part of it: the shard of this rank.
     fn open(&mut self, shards: &Shards, rank: u32) -> Result<&mut [u8], Error>;
+}
+
+/// A reduce-scatter from one buffer into another.
+pub(crate) struct Scattering<'a> {
+    src: &'a [u8],
+    element: ElementType,
+    shard: &'a mut (dyn Room + Send),
+    aside: Backup,
+    backups: Arc<Backups>,
+}
+
+impl<'a> Scattering<'a> {
+    pub(crate) fn new(
+        calls: &Calls,
+        (src, element): (&'a [u8], ElementType),
+        shard: &'a mut (dyn Room + Send),
+    ) -> Self {
+        Self {
+            src,
+            element,
+            shard,
+            aside: calls.backups.take(src.len()),
+            backups: Arc::clone(&calls.backups),
+        }
+    }
+
+    fn lend(&mut self, port: &OperationPort) -> Result<UserBuffers<'_>, Error> {
+        // The peer machine starts nothing of which its links or the ranks know nothing.
+        let (shards, rank) = port.shards().ok_or(Error::MasterMisbehaved)?;
+        let before = shards.of_rank(rank).start;
+        let at = usize::try_from(before).ok();
+        let at = at.and_then(|at| at.checked_mul(self.element.size()));
+        Ok(UserBuffers::Scattered {
+            src: self.src,
+            shard: self.shard.open(shards, rank)?,
+            at: at.ok_or(Error::MasterMisbehaved)?,
+            aside: &mut self.aside,
+        })
+    }
+}
+
+impl Drop for Scattering<'_> {
+    fn drop(&mut self) {
+        self.backups.give_back(std::mem::take(&mut self.aside));
+    }
 }
 
 /// Memory that is put back as it was when this is dropped, unless the result is to be kept.
@@ -295,6 +342,7 @@ impl<'a> Memory<'a> {
                 UserBuffers::Fresh { data }
             }
             Self::Noting { src, dst, losses } => UserBuffers::Noting { src, dst, losses },
+            Self::Scattered(scattering) => scattering.lend(port)?,
             Self::Weighted(weighted) => weighted.lend(port)?,
         })
     }
@@ -303,7 +351,11 @@ impl<'a> Memory<'a> {
         match self {
             Self::InPlace(restoring) => restoring.keep = true,
             Self::Weighted(weighted) => weighted.keep(),
-            Self::Into { .. } | Self::Unsaved(_) | Self::Fresh(_) | Self::Noting { .. } => {}
+            Self::Into { .. }
+            | Self::Unsaved(_)
+            | Self::Fresh(_)
+            | Self::Scattered(_)
+            | Self::Noting { .. } => {}
         }
     }
 }

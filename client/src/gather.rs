@@ -28,7 +28,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    fn new(len: usize, me: PeerId, ranks: &[PeerId]) -> Self {
+    pub(crate) fn new(len: usize, me: PeerId, ranks: &[PeerId]) -> Self {
         let shards = Shards::of_peers(len as u64, ranks);
         let rank = ranks.iter().position(|peer| *peer == me);
         let rank = rank.and_then(|rank| u32::try_from(rank).ok());
@@ -244,7 +244,8 @@ impl Communicator {
     }
 
     /// Reduces the buffers of all peers of the group, and writes this peer's [shard](Self::shard) of the result to
-    /// its place in `buffer`. The rest of the buffer is unchanged.
+    /// its place in `buffer`. The rest of the buffer is unchanged. To write it elsewhere, use
+    /// [`reduce_scatter_into`](Self::reduce_scatter_into).
     ///
     /// It moves half the bytes of an all-reduce with the same [algorithm](CollectiveReport::algorithm). Sums of floats
     /// may differ from those of an all-reduce by rounding, because the order of the additions depends on the rank that
@@ -293,10 +294,7 @@ impl Communicator {
             let called = Called::of(&self.calls, reduce.name(), spec, reduce.limit())?;
             let memory = Memory::of_reduce(&self.calls, data, &reduce);
             let report = called.conclude(memory).await?;
-            Ok(Scattered {
-                shard: Shard::new(len, self.peer_id(), &report.contributors),
-                report,
-            })
+            Ok(self.scattered(len, report))
         };
         self.runtime.inside(call).await
     }

@@ -139,6 +139,7 @@ mod reaching;
 mod reduce;
 mod run;
 mod runtime;
+mod scatter_into;
 #[cfg(test)]
 mod simulated;
 mod state;

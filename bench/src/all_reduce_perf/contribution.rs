@@ -55,6 +55,11 @@ impl Contribution {
         }
     }
 
+    /// Whether a rank ends with its shard, and with its own contribution beside it.
+    pub(crate) fn is_scattered(&self) -> bool {
+        self.collective == Collective::ReduceScatter
+    }
+
     /// The contribution of an iteration.
     pub(crate) fn fill<T: Number>(&self, buffer: &mut [T], iteration: u64) {
         let pattern: Vec<T> = (0..PERIOD.min(buffer.len()))

@@ -15,6 +15,8 @@ pub(crate) struct Memory<T> {
     /// Empty in place.
     source: Vec<T>,
     result: Vec<T>,
+    /// Where a reduce-scatter that is not in place writes the shard of each iteration.
+    shards: Vec<Vec<T>>,
 }
 
 impl<T: Number> Memory<T> {
@@ -24,6 +26,7 @@ impl<T: Number> Memory<T> {
             stride: 1,
             source: Vec::new(),
             result: Vec::new(),
+            shards: Vec::new(),
         }
     }
 
@@ -37,6 +40,12 @@ impl<T: Number> Memory<T> {
         if !in_place {
             self.source = vec![T::whole(1); stride * iterations];
         }
+        self.shards = vec![Vec::new(); iterations];
+    }
+
+    /// Elements of one iteration.
+    pub(crate) const fn stride(&self) -> usize {
+        self.stride
     }
 
     /// Iterations that there are buffers for.
@@ -50,7 +59,7 @@ impl<T: Number> Memory<T> {
         let is_in_place = self.source.is_empty();
         let results = self.result.chunks_mut(self.stride);
         for (result, iteration) in results.zip(iterations.clone()) {
-            if is_in_place {
+            if is_in_place || contribution.is_scattered() {
                 contribution.begin(result, iteration);
             } else {
                 contribution.spoil(result, iteration);
@@ -62,11 +71,27 @@ impl<T: Number> Memory<T> {
         }
     }
 
-    /// The buffers of each iteration: the contribution, unless it is in place, and the result.
-    pub(crate) fn buffers(&mut self) -> impl Iterator<Item = (Option<&[T]>, &mut [T])> {
+    /// The buffers of each iteration: the contribution, unless it is in place, the result, and that of a reduce-scatter
+    /// that is not in place.
+    pub(crate) fn buffers(
+        &mut self,
+    ) -> impl Iterator<Item = (Option<&[T]>, &mut [T], &mut Vec<T>)> {
         let mut sources = self.source.chunks(self.stride);
         let results = self.result.chunks_mut(self.stride);
-        results.map(move |result| (sources.next(), result))
+        let results = results.zip(&mut self.shards);
+        results.map(move |(result, shard)| (sources.next(), result, shard))
+    }
+
+    /// Copies the shard of each iteration to its place in the result, where it is checked. What was not written stays.
+    pub(crate) fn place_shards(&mut self, at: usize) {
+        for (result, shard) in self.result.chunks_mut(self.stride).zip(&mut self.shards) {
+            let place = result.get_mut(at..at + shard.len());
+            place
+                .into_iter()
+                .for_each(|place| place.copy_from_slice(shard));
+            // The next iteration has to write it anew.
+            shard.fill(T::whole(0));
+        }
     }
 
     /// Elements of the results that are not what they should be. `exact`: even where the library

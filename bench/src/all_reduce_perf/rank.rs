@@ -262,6 +262,10 @@ impl<T: Number> Rank<T> {
                 break;
             }
             let is_ours = matches!(series.of, Contestant::Ours(_));
+            if is_ours && self.contribution.is_scattered() && !self.work.is_in_place() {
+                let shard = self.comm.shard(self.memory.stride());
+                self.memory.place_shards(shard.range().start);
+            }
             let (memory, contribution) = (&self.memory, &self.contribution);
             measured.wrong += memory.count_wrong(contribution, iterations.clone(), !is_ours);
             if is_ours && self.work.collective.ends_alike() {
@@ -287,14 +291,14 @@ impl<T: Number> Rank<T> {
             work.algorithm = Some(wish);
         }
         let before = cpu_time();
-        for ((source, result), _) in self.memory.buffers().zip(iterations) {
+        for ((source, result, shard), _) in self.memory.buffers().zip(iterations) {
             if self.work.pause_ms > 0 {
                 thread::sleep(Duration::from_millis(self.work.pause_ms));
             }
             let begun = Instant::now();
             match of {
                 Contestant::Ours(_) => {
-                    let taken = call(&self.comm, &work, source, result)?;
+                    let taken = call(&self.comm, &work, source, (result, shard))?;
                     measured.algorithm = Some(taken);
                 }
                 Contestant::Floor(way) => {
@@ -320,12 +324,15 @@ fn call<T: Number>(
     comm: &Communicator,
     work: &Work,
     source: Option<&[T]>,
-    result: &mut [T],
+    (result, shard): (&mut [T], &mut Vec<T>),
 ) -> Result<Algorithm, pccl::Error> {
     Ok(match work.collective {
         Collective::AllReduce => reduce(comm, work, source, result)?,
         Collective::ReduceScatter => {
-            let scattered = comm.reduce_scatter(result, work.reduce(0))?;
+            let scattered = match source {
+                Some(source) => comm.reduce_scatter_into(source, shard, work.reduce(0))?,
+                None => comm.reduce_scatter(result, work.reduce(0))?,
+            };
             scattered.report.algorithm
         }
         Collective::AllGather => {

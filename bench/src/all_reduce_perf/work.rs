@@ -39,7 +39,7 @@ const COMPRESSIONS: [Compression; 5] = {
 /// each rank.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Work {
-    /// What is measured. All but the all-reduce work in place.
+    /// What is measured. An all-gather and a broadcast work in place.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) collective: Collective,
     /// Type of the elements: u8 to u64, i8 to i64, f16, bf16, f32, f64.
@@ -65,8 +65,8 @@ pub(crate) struct Work {
     /// Rest for so many milliseconds before each iteration, as a training loop computes between two reduces.
     #[arg(long, default_value_t = 0)]
     pub(crate) pause_ms: u64,
-    /// Replace the contribution by the result, which costs a backup of what is overwritten. A reduce-scatter always does;
-    /// the buffers of an all-gather and of a broadcast hold both, and without this option they are not backed up.
+    /// Replace the contribution by the result, which costs a backup of what is overwritten. The buffers
+    /// of an all-gather and of a broadcast hold both, and without this option they are not backed up.
     #[arg(long)]
     pub(crate) in_place: bool,
     /// TCP congestion control, of the lanes and of the floor's connections. Default: the library chooses per
@@ -137,9 +137,13 @@ impl Work {
         self.error_bound(peers).is_none_or(f64::is_finite)
     }
 
-    /// The calls that reduce many buffers at once work in place.
+    /// The calls that reduce many buffers at once work in place, and those that reduce nothing.
     pub(crate) fn is_in_place(&self) -> bool {
-        self.in_place || self.concurrent > 1 || self.collective != Collective::AllReduce
+        let reduces = match self.collective {
+            Collective::AllReduce | Collective::ReduceScatter => true,
+            Collective::AllGather | Collective::Broadcast => false,
+        };
+        self.in_place || self.concurrent > 1 || !reduces
     }
 
     /// Are the buffers restored after a failure?

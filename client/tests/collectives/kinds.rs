@@ -1,6 +1,7 @@
 //! Reduce-scatter, all-gather, broadcast and barrier: what every peer ends with, also when peers go.
 
 mod given_up;
+mod into;
 mod kind;
 mod lost;
 mod many;
@@ -373,7 +374,8 @@ fn a_broadcast_goes_down_the_tree_that_all_ask_for() {
 /// one in the middle.
 #[test]
 fn a_peer_that_dies_in_a_tree_aborts_the_broadcast_for_those_above_and_below_it() {
-    const COUNT: usize = 500_000;
+    // Twelve frames for each child.
+    const COUNT: usize = 1_500_000;
     let tree = |root| Broadcast::from(root).algorithm(Algorithm::Tree);
     for (is_root, frames) in [(true, 1), (true, 9), (false, 1), (false, 9)] {
         let run = Run::new();

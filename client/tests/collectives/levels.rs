@@ -125,7 +125,8 @@ fn a_peer_that_dies_in_two_levels_costs_the_others_one_retry_with_the_sites_that
 
 #[test]
 fn a_root_that_dies_in_two_levels_leaves_every_buffer_as_it_was() {
-    const COUNT: usize = 500_000;
+    // Twelve frames for each child.
+    const COUNT: usize = 3_000_000;
     let levels = |root| Broadcast::from(root).algorithm(Algorithm::TwoLevel);
     for frames in [1, 2, 9] {
         let run = Run::new();

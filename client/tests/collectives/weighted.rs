@@ -64,6 +64,11 @@ fn every_call_averages<T: Element>(
         peer.all_reduce_many_with_retry(&mut items, 1).unwrap();
         assert_eq!(bits(&buffer), bits(&expected));
 
+        let mut into = Vec::new();
+        let scattered = peer.reduce_scatter_into(&own, &mut into, reduce).unwrap();
+        assert_eq!(bits(&into), bits(scattered.shard.of(&expected)));
+        assert_eq!(scattered.report.total_weight, TOTAL);
+
         let mut buffer = own.clone();
         let scattered = peer.reduce_scatter(&mut buffer, reduce).unwrap();
         let shard = scattered.shard.range();

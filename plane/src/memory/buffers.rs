@@ -28,6 +28,18 @@ pub enum UserBuffers<'a> {
         /// The contribution before, the result after.
         data: &'a mut [u8],
     },
+    /// Of a reduce-scatter: the contribution is only read, and this rank's shard of the result has memory of its own. What
+    /// that holds after a failure is unspecified.
+    Scattered {
+        /// The contribution.
+        src: &'a [u8],
+        /// The shard of the result.
+        shard: &'a mut [u8],
+        /// Where the shard begins in the contribution.
+        at: usize,
+        /// Where unfinished pieces wait. Nothing is saved in it.
+        aside: &'a mut Backup,
+    },
     /// As `Into`, and what this rank's encodings lose is noted. What `losses` holds after a failure is
     /// unspecified.
     Noting {
@@ -57,7 +69,20 @@ impl UserBuffers<'_> {
     pub(crate) const fn are_in_place(&self) -> bool {
         match self {
             Self::InPlace { .. } => true,
-            Self::Into { .. } | Self::Fresh { .. } | Self::Noting { .. } => false,
+            Self::Into { .. }
+            | Self::Fresh { .. }
+            | Self::Scattered { .. }
+            | Self::Noting { .. } => false,
+        }
+    }
+
+    /// Does the memory of the result hold no more than this rank's shard, which begins there?
+    pub(crate) fn are_scattered(&self, range: &Range<usize>) -> bool {
+        match self {
+            Self::Scattered { shard, at, .. } => *at == range.start && shard.len() == range.len(),
+            Self::InPlace { .. } | Self::Into { .. } | Self::Fresh { .. } | Self::Noting { .. } => {
+                false
+            }
         }
     }
 
@@ -65,11 +90,14 @@ impl UserBuffers<'_> {
     pub(crate) const fn are_fresh(&self) -> bool {
         match self {
             Self::Fresh { .. } => true,
-            Self::InPlace { .. } | Self::Into { .. } | Self::Noting { .. } => false,
+            Self::InPlace { .. }
+            | Self::Into { .. }
+            | Self::Scattered { .. }
+            | Self::Noting { .. } => false,
         }
     }
 
-    /// Are all slices `bytes` long?
+    /// Are all slices `bytes` long, apart from a shard?
     pub(crate) fn hold(&self, bytes: u64) -> bool {
         let is = |len: usize| u64::try_from(len) == Ok(bytes);
         match self {
@@ -77,6 +105,7 @@ impl UserBuffers<'_> {
             Self::Into { src, dst } | Self::Noting { src, dst, .. } => {
                 is(src.len()) && is(dst.len())
             }
+            Self::Scattered { src, .. } => is(src.len()),
         }
     }
 
@@ -85,6 +114,7 @@ impl UserBuffers<'_> {
     pub(crate) fn begin(&mut self, slots: usize) {
         match self {
             Self::InPlace { data, backup } => backup.begin(data.len(), slots),
+            Self::Scattered { src, aside, .. } => aside.begin(src.len(), 0),
             Self::Into { .. } | Self::Fresh { .. } | Self::Noting { .. } => {}
         }
     }
@@ -93,7 +123,9 @@ impl UserBuffers<'_> {
     pub(crate) fn contribution(&self, range: Range<usize>) -> Option<&[u8]> {
         match self {
             Self::InPlace { data, .. } | Self::Fresh { data } => data.get(range),
-            Self::Into { src, .. } | Self::Noting { src, .. } => src.get(range),
+            Self::Into { src, .. } | Self::Scattered { src, .. } | Self::Noting { src, .. } => {
+                src.get(range)
+            }
         }
     }
 
@@ -101,6 +133,7 @@ impl UserBuffers<'_> {
     pub(crate) fn result(&self, range: Range<usize>) -> Option<&[u8]> {
         match self {
             Self::InPlace { data, .. } | Self::Fresh { data } => data.get(range),
+            Self::Scattered { shard, at, .. } => shard.get(within(*at, range)?),
             Self::Into { dst, .. } | Self::Noting { dst, .. } => dst.get(range),
         }
     }
@@ -109,6 +142,7 @@ impl UserBuffers<'_> {
     pub(crate) fn result_mut(&mut self, range: Range<usize>) -> Option<&mut [u8]> {
         match self {
             Self::InPlace { data, .. } | Self::Fresh { data } => data.get_mut(range),
+            Self::Scattered { shard, at, .. } => shard.get_mut(within(*at, range)?),
             Self::Into { dst, .. } | Self::Noting { dst, .. } => dst.get_mut(range),
         }
     }
@@ -116,7 +150,9 @@ impl UserBuffers<'_> {
     /// What was set aside.
     pub(crate) fn aside(&self, range: Range<usize>) -> Option<&[u8]> {
         match self {
-            Self::InPlace { backup, .. } => backup.memory.get(range),
+            Self::InPlace { backup, .. } | Self::Scattered { aside: backup, .. } => {
+                backup.memory.get(range)
+            }
             // Nothing unfinished waits: nothing is added.
             Self::Fresh { .. } => None,
             Self::Into { dst, .. } | Self::Noting { dst, .. } => dst.get(range),
@@ -125,12 +161,15 @@ impl UserBuffers<'_> {
 
     /// The contribution, and room for an unfinished piece in memory that is not used otherwise before
     /// the result of the same range is written: that of the result, or where the contribution will be
-    /// saved.
+    /// saved, or memory for that alone.
     pub(crate) fn set_aside(&mut self, range: Range<usize>) -> Option<(&[u8], &mut [u8])> {
         match self {
             Self::InPlace { data, backup } => {
                 let own: &[u8] = data.get(range.clone())?;
                 Some((own, backup.memory.get_mut(range)?))
+            }
+            Self::Scattered { src, aside, .. } => {
+                Some((src.get(range.clone())?, aside.memory.get_mut(range)?))
             }
             Self::Fresh { .. } => None,
             Self::Into { src, dst } | Self::Noting { src, dst, .. } => {
@@ -150,6 +189,10 @@ impl UserBuffers<'_> {
                 Some(ResultMemory::Same { data, saved })
             }
             Self::Fresh { .. } => None,
+            Self::Scattered { src, shard, at, .. } => Some(ResultMemory::Apart {
+                own: src.get(range.clone())?,
+                result: shard.get_mut(within(*at, range)?)?,
+            }),
             Self::Into { src, dst } | Self::Noting { src, dst, .. } => Some(ResultMemory::Apart {
                 own: src.get(range.clone())?,
                 result: dst.get_mut(range)?,
@@ -167,6 +210,7 @@ impl UserBuffers<'_> {
                 Some(data)
             }
             Self::Fresh { data } => data.get_mut(range),
+            Self::Scattered { shard, at, .. } => shard.get_mut(within(*at, range)?),
             Self::Into { dst, .. } | Self::Noting { dst, .. } => dst.get_mut(range),
         }
     }
@@ -174,7 +218,10 @@ impl UserBuffers<'_> {
     /// Are losses to be noted?
     pub(crate) const fn note_losses(&self) -> bool {
         match self {
-            Self::InPlace { .. } | Self::Into { .. } | Self::Fresh { .. } => false,
+            Self::InPlace { .. }
+            | Self::Into { .. }
+            | Self::Fresh { .. }
+            | Self::Scattered { .. } => false,
             Self::Noting { .. } => true,
         }
     }
@@ -186,7 +233,10 @@ impl UserBuffers<'_> {
         losses_at: Range<usize>,
     ) -> Option<(&[u8], &mut [u8])> {
         match self {
-            Self::InPlace { .. } | Self::Into { .. } | Self::Fresh { .. } => None,
+            Self::InPlace { .. }
+            | Self::Into { .. }
+            | Self::Fresh { .. }
+            | Self::Scattered { .. } => None,
             Self::Noting { src, losses, .. } => Some((src.get(of)?, losses.get_mut(losses_at)?)),
         }
     }
@@ -198,7 +248,10 @@ impl UserBuffers<'_> {
         losses_at: Range<usize>,
     ) -> Option<(&[u8], &mut [u8])> {
         match self {
-            Self::InPlace { .. } | Self::Into { .. } | Self::Fresh { .. } => None,
+            Self::InPlace { .. }
+            | Self::Into { .. }
+            | Self::Fresh { .. }
+            | Self::Scattered { .. } => None,
             Self::Noting { dst, losses, .. } => Some((dst.get(of)?, losses.get_mut(losses_at)?)),
         }
     }
@@ -212,8 +265,18 @@ impl UserBuffers<'_> {
                     dst.copy_from_slice(src);
                 }
             }
+            Self::Scattered { src, shard, at, .. } => {
+                if let Some(own) = src.get(*at..*at + shard.len()) {
+                    shard.copy_from_slice(own);
+                }
+            }
         }
     }
+}
+
+/// Where a range of the buffer is in a shard that begins there. `None`: before it.
+fn within(at: usize, range: Range<usize>) -> Option<Range<usize>> {
+    Some(range.start.checked_sub(at)?..range.end.checked_sub(at)?)
 }
 
 #[cfg(test)]
@@ -289,5 +352,36 @@ mod tests {
         assert_eq!(buffers.overwrite(1, 0..2), None, "no such slot");
         assert_eq!(buffers.finish(0, 5..11), None);
         assert_eq!(buffers.set_aside(9..11), None);
+    }
+
+    #[test]
+    fn the_result_of_a_scatter_is_written_to_the_shard_and_nowhere_else() {
+        let src: Vec<u8> = (0..30).collect();
+        let mut shard = [0; 10];
+        let mut aside = Backup::default();
+        let mut buffers = UserBuffers::Scattered {
+            src: &src,
+            shard: &mut shard,
+            at: 10,
+            aside: &mut aside,
+        };
+        buffers.begin(1);
+
+        match buffers.finish(0, 12..15).unwrap() {
+            ResultMemory::Apart { own, result } => {
+                assert_eq!(own, [12, 13, 14]);
+                result.fill(1);
+            }
+            ResultMemory::Same { .. } => panic!("it is not in place"),
+        }
+        buffers.overwrite(0, 19..20).unwrap().fill(2);
+        buffers.set_aside(0..5).unwrap().1.fill(3);
+
+        assert!(buffers.are_scattered(&(10..20)) && !buffers.are_scattered(&(10..19)));
+        assert_eq!(buffers.overwrite(0, 9..12), None);
+        assert_eq!(buffers.overwrite(0, 18..21), None);
+        assert_eq!(buffers.aside(0..5).unwrap(), [3; 5]);
+        assert_eq!(buffers.contribution(9..13).unwrap(), [9, 10, 11, 12]);
+        assert_eq!(shard, [0, 0, 1, 1, 1, 0, 0, 0, 0, 2]);
     }
 }

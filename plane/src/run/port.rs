@@ -189,7 +189,8 @@ impl OperationPort {
     /// Frames that travel encoded wait in memory of their own: about the window of every rank, twice that
     /// before a slow link.
     ///
-    /// All kinds but all-reduces need buffers in place. Kinds that reduce nothing also take [`UserBuffers::Fresh`].
+    /// All kinds but all-reduces need buffers in place. Kinds that reduce nothing also take [`UserBuffers::Fresh`], and a
+    /// reduce-scatter [`UserBuffers::Scattered`].
     ///
     /// Dropping the future gives the operation up; what was written then is in the backup.
     ///
@@ -227,7 +228,10 @@ impl OperationPort {
         }
         let does = match *kind {
             CollectiveKind::AllReduce => !buffers.are_fresh(),
-            CollectiveKind::ReduceScatter => buffers.are_in_place(),
+            CollectiveKind::ReduceScatter => {
+                let shard = self.shard_bytes(shards, place);
+                buffers.are_in_place() || shard.is_some_and(|shard| buffers.are_scattered(&shard))
+            }
             CollectiveKind::AllGather { .. }
             | CollectiveKind::AllGatherV { .. }
             | CollectiveKind::Broadcast { .. }
@@ -265,6 +269,14 @@ impl OperationPort {
         let mut run = Run::new((self, &pass), (receiving, sending), work, buffers, inbox)?;
         run.tell_waits = Some(tell);
         run.await
+    }
+
+    /// Where the shard of this rank is in the buffer.
+    fn shard_bytes(&self, shards: &Shards, place: Place) -> Option<Range<usize>> {
+        let size = self.spec.element.size() as u64;
+        let shard = shards.of_rank(place.rank);
+        let byte = |element: u64| usize::try_from(element.checked_mul(size)?).ok();
+        Some(byte(shard.start)?..byte(shard.end)?)
     }
 
     /// Operations that begin together take different lanes. One that is alone takes the first, whose other end waits

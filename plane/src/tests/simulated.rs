@@ -373,6 +373,58 @@ fn what_is_relayed_leads_to_the_result_in_little_memory_and_can_be_put_back() {
     assert!(most_set_aside > 0, "there was no congestion");
 }
 
+/// Whatever way the sums take, nothing but the shard is written, which has no room for what waits.
+#[test]
+fn a_reduce_scatter_leaves_its_contributions_alone_whatever_the_schedule() {
+    let mut most_set_aside = 0;
+    for (seed, algorithm) in (0..60).flat_map(|seed| SCATTERING.map(|one| (seed, one))) {
+        let world = 2 + seed as usize % 4;
+        let spec = of_kind(SCATTER, spec(ReduceOp::Avg, ElementType::I32, COUNT));
+        let inputs = inputs(ElementType::I32, COUNT, world);
+        let shards = Shards::of_ranks(spec.count, world as u32);
+        let shard = |rank: usize| {
+            let range = shards.of_rank(rank as u32);
+            4 * range.start as usize..4 * range.end as usize
+        };
+        let mut run = Simulation::with(seed, world, (&spec, algorithm), &inputs);
+        for (number, rank) in run.ranks.iter_mut().enumerate() {
+            let range = shard(number);
+            rank.worker.apart = Some((vec![0xEE; range.len()], range.start));
+        }
+
+        for _ in 0..2_000_000 {
+            if run.is_done() {
+                break;
+            }
+            run.step();
+        }
+
+        assert!(run.is_done(), "{algorithm} with seed {seed} is stuck");
+        let promised = promised(&spec, &inputs);
+        for (number, rank) in run.ranks.iter().enumerate() {
+            let (result, _) = rank.worker.apart.as_ref().unwrap();
+            assert_eq!(
+                *result,
+                promised[number][shard(number)],
+                "{algorithm}, {seed}"
+            );
+            assert_eq!(rank.worker.data, inputs[number], "{algorithm}, {seed}");
+        }
+        // Over a mesh each rank keeps terms, and sends many sums.
+        assert!(algorithm.reach() == Reach::Mesh || run.most_held <= HELD_MAX);
+        most_set_aside = most_set_aside.max(run.most_set_aside);
+    }
+    assert!(most_set_aside > 0, "there was no congestion");
+}
+
+const SCATTERING: [Algorithm; 5] = [
+    Algorithm::Ring,
+    Algorithm::Relay,
+    Algorithm::Direct,
+    Algorithm::Circulant,
+    Algorithm::TwoLevel,
+];
+
 /// However much each has, and wherever it is cut short.
 #[test]
 fn what_all_have_is_gathered_whatever_the_schedule_and_can_be_put_back() {

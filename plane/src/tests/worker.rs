@@ -22,6 +22,8 @@ pub(super) struct Worker {
     pub(super) world: u32,
     pub(super) data: Vec<u8>,
     pub(super) backup: Backup,
+    /// The shard of this rank and where it begins, if the result has memory of its own.
+    pub(super) apart: Option<(Vec<u8>, usize)>,
 }
 
 impl Worker {
@@ -62,6 +64,7 @@ impl Worker {
             world: place.world,
             data,
             backup: Backup::default(),
+            apart: None,
         };
         let slots = worker.work.slots();
         worker.parts().1.begin(slots);
@@ -69,9 +72,17 @@ impl Worker {
     }
 
     pub(super) fn parts(&mut self) -> (&mut RankWork, UserBuffers<'_>) {
-        let buffers = UserBuffers::InPlace {
-            data: &mut self.data,
-            backup: &mut self.backup,
+        let buffers = match &mut self.apart {
+            None => UserBuffers::InPlace {
+                data: &mut self.data,
+                backup: &mut self.backup,
+            },
+            Some((shard, at)) => UserBuffers::Scattered {
+                src: &self.data,
+                shard,
+                at: *at,
+                aside: &mut self.backup,
+            },
         };
         (&mut self.work, buffers)
     }

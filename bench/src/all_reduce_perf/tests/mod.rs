@@ -114,7 +114,7 @@ fn wrong_of_untouched<T: Number>(work: &Work, peers: usize) -> u64 {
     let judge = Contribution::new(work, 0, peers);
     let mut memory = Memory::<T>::new();
     memory.make(500, 2, work.is_in_place());
-    for ((_, result), iteration) in memory.buffers().zip(7..) {
+    for ((_, result, _), iteration) in memory.buffers().zip(7..) {
         result.copy_from_slice(&reduced::<T>(work, peers, 500, iteration));
     }
     assert_eq!(memory.count_wrong(&judge, 7..9, false), 0);
@@ -254,7 +254,7 @@ fn results_that_differ_in_a_bit_have_other_checksums() {
     memory.fill(&Contribution::new(&work, 0, 2), 0..3);
     let before: Vec<u32> = memory.checksums(3).collect();
 
-    let (_, second) = memory.buffers().nth(1).unwrap();
+    let (_, second, _) = memory.buffers().nth(1).unwrap();
     second[999] = f32::from_bits(second[999].to_bits() ^ 1);
 
     let after: Vec<u32> = memory.checksums(3).collect();

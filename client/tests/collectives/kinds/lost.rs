@@ -169,7 +169,7 @@ fn a_death_in_the_middle_of_a_broadcast_aborts_it_for_all_whoever_dies() {
     let middle = [
         Death::Received(mebibyte),
         Death::At("frame_sent", 1),
-        Death::At("frame_sent", 20),
+        Death::At("frame_sent", 9),
         DONE,
     ];
     let end = [
@@ -193,7 +193,7 @@ fn a_death_in_the_middle_of_either_half_of_an_all_reduce_aborts_it_for_all() {
         Death::Received(1),
         Death::Received(4 << 20),
         Death::At("frame_sent", 1),
-        Death::At("frame_sent", 20),
+        Death::At("frame_sent", 9),
         DONE,
     ];
     for kind in [Kind::ReduceScatter, Kind::AllGather] {

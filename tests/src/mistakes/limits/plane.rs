@@ -82,6 +82,17 @@ pub const PLANE: &[Mistake] = &[
         ),
     },
     Mistake {
+        name: "copied-frames-of-any-length",
+        file: ARRIVING,
+        edits: &[(
+            "Action::Copy => COPIED_PAYLOAD_MAX,",
+            "Action::Copy => usize::MAX,",
+        )],
+        found_by: plane(
+            "tests::misfits::a_frame_may_be_longer_if_it_is_copied_than_if_it_is_added",
+        ),
+    },
+    Mistake {
         name: "a-frame-of-any-operation",
         file: "plane/src/handover/registry.rs",
         edits: &[(
