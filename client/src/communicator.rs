@@ -66,8 +66,8 @@ use crate::topology::TopologyReport;
 ///
 /// # Memory
 ///
-/// An in-place reduce saves the content that it overwrites, in as much memory as the buffer has. All other memory of a
-/// reduce by a ring is independent of the size of the buffers: up to 6 frames of 256 KiB per lane. Quantized frames are
+/// An in-place reduce saves the content that it overwrites, in as much memory as the buffer has. `reduce_scatter_into` sets as
+/// much aside, and uses it only in front of a slow peer. All other memory of a reduce by a ring is independent of the size of the buffers: up to 6 frames of 256 KiB per lane. Quantized frames are
 /// kept encoded until they are used. Around rings each peer has at most 64 MiB of elements in flight, over all its
 /// reduces (1 MiB within a machine), so a peer in front of a slow link holds about that much from every other peer,
 /// encoded, and twice that much at worst. With [`Direct`](crate::Algorithm::Direct) and
@@ -155,7 +155,7 @@ impl Communicator {
     /// Measures the paths between the peers and arranges the rings by them.
     ///
     /// A vote of all accepted peers of all groups. Blocks until all of them have called, measured and
-    /// connected the chosen rings. A measurement takes a second at most, and no two measurements share a peer. N
+    /// connected the chosen rings. A measurement takes a second and ten round trips at most, and no two measurements share a peer. N
     /// peers need 2·N rounds the first time, and few once the master knows their paths. The master forgets a
     /// measurement after ten to twenty minutes.
     ///

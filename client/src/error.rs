@@ -20,8 +20,9 @@ use crate::advice::advice;
 use crate::gather::BARRIER;
 use crate::suspects::{Waited, longer};
 
-/// Why a call failed. Buffers and shared state are then as they were before the call, except for the `result` of
-/// [`all_reduce_into`](crate::Communicator::all_reduce_into), whose content is unspecified.
+/// Why a call failed. Buffers and shared state are then as they were before the call, except for the result of
+/// [`all_reduce_into`](crate::Communicator::all_reduce_into) and of
+/// [`reduce_scatter_into`](crate::Communicator::reduce_scatter_into), which is unspecified.
 ///
 /// [`next`](Self::next) says what the caller does next. [`Rounds`](crate::Rounds) is a loop that does so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -323,10 +324,12 @@ pub enum Error {
         /// Elements of the buffer.
         buffer_len: usize,
     },
-    /// This process could not allocate the result of an [`all_gather_v`](crate::Communicator::all_gather_v). It gave
-    /// the collective up, which aborts it on all peers. Lower the limit
-    /// ([`GatherV::at_most`](crate::GatherV::at_most)).
-    #[error("{tag} was given up: there is no memory for {elements} elements; lower the limit")]
+    /// This process could not allocate the result of an [`all_gather_v`](crate::Communicator::all_gather_v) or of a
+    /// [`reduce_scatter_into`](crate::Communicator::reduce_scatter_into). It gave the collective up, which aborts it on all
+    /// peers. Lower the limit ([`GatherV::at_most`](crate::GatherV::at_most)), or reduce less at a time.
+    #[error(
+        "{tag} was given up: there is no memory for a result of {elements} elements; let it have fewer"
+    )]
     OutOfMemory {
         /// The collective.
         tag: Tag,

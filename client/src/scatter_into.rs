@@ -46,8 +46,8 @@ impl Communicator {
     /// As [`reduce_scatter`](Self::reduce_scatter), from `source` into another buffer: `shard` is made as long as this
     /// peer's [shard](Self::shard), and filled with its part of the result. `source` is only read.
     ///
-    /// Nothing has to be saved, so it takes less time and touches less memory than in place, above all with few peers. A
-    /// `shard` that is used again is not allocated again, unless the shard has become longer because peers were lost.
+    /// Nothing has to be saved: after an error `source` is still there, and the call can be repeated. A `shard` that is used again is not allocated again, unless the shard has become longer because peers were lost. A
+    /// [weighted average](Reduce::weighted_avg) is computed in its memory, which then has room for all of `source`.
     ///
     /// Blocks as [`all_reduce`](Self::all_reduce) does.
     ///
@@ -106,24 +106,23 @@ impl Communicator {
         self.runtime.inside(call).await
     }
 
-    /// A contribution that is multiplied by its weight is copied anyway.
+    /// A contribution that is multiplied by its weight is copied anyway: into the memory of the result, of which the shard
+    /// is left. Once the collective is committed, nothing can fail.
     async fn scatter_weighted<T: Element>(
         &self,
         source: &[T],
         shard: &mut Vec<T>,
         reduce: Reduce,
     ) -> Result<Scattered, Error> {
-        let none = |elements: usize| Error::OutOfMemory {
+        resize(shard, source.len()).map_err(|_| Error::OutOfMemory {
             tag: reduce.name(),
-            elements: elements as u64,
-        };
-        let mut whole = Vec::new();
-        resize(&mut whole, source.len()).map_err(|_| none(source.len()))?;
-        whole.copy_from_slice(source);
-        let scattered = self.reduce_scatter_async(&mut whole, reduce).await?;
-        let own = scattered.shard.of(&whole);
-        resize(shard, own.len()).map_err(|_| none(own.len()))?;
-        shard.copy_from_slice(own);
+            elements: source.len() as u64,
+        })?;
+        shard.copy_from_slice(source);
+        let scattered = self.reduce_scatter_async(shard, reduce).await?;
+        let own = scattered.shard.range();
+        shard.copy_within(own.clone(), 0);
+        shard.truncate(own.len());
         Ok(scattered)
     }
 

@@ -16,7 +16,8 @@
 //! 1. Lanes that were opened are [installed](DataPlane::install) for a link. When all ends agree,
 //!    [`DataPlane::adopt`] says which peer has which rank, at which site, and which lanes are in use.
 //! 2. [`DataPlane::begin`] registers an operation under its number, and returns its [`OperationPort`]. From then
-//!    on its frames find it. A *frame* is a header and up to 256 KiB of payload.
+//!    on its frames find it. A *frame* is a header and up to 256 KiB of payload, or 1 MiB if
+//!    all ranks only copy it within a machine.
 //! 3. [`OperationPort::run`] borrows the user's memory and does this rank's part in its caller's task: it
 //!    receives from the lanes of links from other ranks, reduces, and sends on the lanes of links to other ranks.
 //!    Which ranks those are says the plan: the previous and the next one, or all others.

@@ -109,16 +109,37 @@ impl Default for PlaneConfig {
     }
 }
 
+/// A buffer that goes from rank to rank is cut into so many frames at least, if that makes them long ones: the last rank
+/// waits for the first frame once for each rank before it.
+const CHAINED_FRAMES_MIN: u64 = 64;
+
+/// What all ranks of an operation only copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copied {
+    /// Each rank has a part of it, so all links are busy from the start.
+    Shards,
+    /// One rank has all of it.
+    Buffer {
+        /// Its bytes.
+        bytes: u64,
+    },
+}
+
 /// Frames of the own contribution for which a window within a machine has room.
 const LOCAL_FRAMES_MIN: u64 = 4;
 
 impl PlaneConfig {
     /// How much an operation puts under way. `is_local`: as far as this rank knows no frame leaves the machine.
-    /// `copies`: no rank adds anything, and all are within one machine.
-    pub(crate) fn pace(&self, is_local: bool, copies: bool) -> Pace {
-        let frame_bytes = match is_local && copies {
-            true => self.copied_frame_bytes,
-            false => self.frame_bytes,
+    /// `copied`: what all ranks only copy and none adds to, if they are within one machine.
+    pub(crate) fn pace(&self, is_local: bool, copied: Option<Copied>) -> Pace {
+        let longest = self.copied_frame_bytes;
+        let frame_bytes = match copied.filter(|_| is_local) {
+            None => self.frame_bytes,
+            Some(Copied::Shards) => longest,
+            Some(Copied::Buffer { bytes }) => {
+                let part = usize::try_from(bytes / CHAINED_FRAMES_MIN).unwrap_or(longest);
+                part.clamp(self.frame_bytes.min(longest), longest)
+            }
         };
         let room = LOCAL_FRAMES_MIN.saturating_mul(frame_bytes as u64);
         Pace {
@@ -156,23 +177,41 @@ pub(crate) enum Share {
 mod tests {
     use super::*;
 
+    const MIB: u64 = 1024 * 1024;
+
     #[test]
     fn frames_are_long_where_all_ranks_only_copy_and_none_leaves_the_machine() {
         let config = PlaneConfig::default();
-        let frame = |is_local, copies| config.pace(is_local, copies).frame_bytes;
+        let frame = |is_local, copied| config.pace(is_local, copied).frame_bytes;
 
-        assert_eq!(frame(true, true), COPIED_PAYLOAD_MAX);
-        assert_eq!(frame(true, false), FRAME_PAYLOAD_MAX);
-        assert_eq!(frame(false, true), FRAME_PAYLOAD_MAX);
-        assert_eq!(frame(false, false), FRAME_PAYLOAD_MAX);
+        assert_eq!(frame(true, Some(Copied::Shards)), COPIED_PAYLOAD_MAX);
+        assert_eq!(frame(true, None), FRAME_PAYLOAD_MAX);
+        assert_eq!(frame(false, Some(Copied::Shards)), FRAME_PAYLOAD_MAX);
+        assert_eq!(frame(false, None), FRAME_PAYLOAD_MAX);
+    }
+
+    #[test]
+    fn what_goes_from_rank_to_rank_is_cut_into_many_frames() {
+        let config = PlaneConfig::default();
+        let frame = |bytes| {
+            let copied = Some(Copied::Buffer { bytes });
+            config.pace(true, copied).frame_bytes
+        };
+
+        assert_eq!(frame(0), FRAME_PAYLOAD_MAX);
+        assert_eq!(frame(16 * MIB), FRAME_PAYLOAD_MAX);
+        assert_eq!(frame(32 * MIB), 2 * FRAME_PAYLOAD_MAX);
+        assert_eq!(frame(64 * MIB), COPIED_PAYLOAD_MAX);
+        assert_eq!(frame(u64::MAX), COPIED_PAYLOAD_MAX);
     }
 
     #[test]
     fn a_window_within_a_machine_has_room_for_several_frames() {
         let config = PlaneConfig::default();
+        let window = |is_local, copied| config.pace(is_local, copied).window;
 
-        assert_eq!(config.pace(true, false).window, Some(LOCAL_WINDOW));
-        assert_eq!(config.pace(true, true).window, Some(4 * 1024 * 1024));
-        assert_eq!(config.pace(false, true).window, None);
+        assert_eq!(window(true, None), Some(LOCAL_WINDOW));
+        assert_eq!(window(true, Some(Copied::Shards)), Some(4 * MIB));
+        assert_eq!(window(false, Some(Copied::Shards)), None);
     }
 }

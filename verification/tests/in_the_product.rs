@@ -41,6 +41,9 @@ const MIDDLE: usize = 10_000;
 /// So many are too many to travel directly.
 const LARGE: usize = 1_000_000;
 
+/// So many are too many, too, and their shards are one frame each: a longer frame is refused where a mistake adds it.
+const SHARDED: usize = 150_000;
+
 /// By rank. Their sum in single precision depends on the order of the additions: in the order of the ranks it
 /// is zero.
 const SMALL: [f32; 4] = [1.0, 16_777_216.0, -16_777_216.0, 0.0];
@@ -109,10 +112,10 @@ fn reduce_all(address: &str, world: usize) -> Result<Right, Error> {
     assert_eq!(report.algorithm, algorithm);
     peer.all_reduce(&mut large, Reduce::avg())?;
     let average = 1.5 * (1.0 + world as f32);
-    let mut summed = vec![1_u32; LARGE];
+    let mut summed = vec![1_u32; SHARDED];
     let shard = peer.reduce_scatter(&mut summed, Reduce::sum())?.shard;
     let is_scattered = shard.of(&summed).iter().all(|sum| *sum == world as u32);
-    let mut gathered: Vec<u32> = vec![0; LARGE];
+    let mut gathered: Vec<u32> = vec![0; SHARDED];
     let mine = gathered.iter_mut().zip(1..).skip(shard.range().start);
     mine.take(shard.range().len())
         .for_each(|(element, number)| *element = number);

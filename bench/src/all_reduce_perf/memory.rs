@@ -59,7 +59,7 @@ impl<T: Number> Memory<T> {
         let is_in_place = self.source.is_empty();
         let results = self.result.chunks_mut(self.stride);
         for (result, iteration) in results.zip(iterations.clone()) {
-            if is_in_place || contribution.is_scattered() {
+            if is_in_place {
                 contribution.begin(result, iteration);
             } else {
                 contribution.spoil(result, iteration);

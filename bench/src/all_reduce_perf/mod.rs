@@ -32,7 +32,7 @@
 //! before it goes from each rank to the next one: ranks join one after the other.
 //!
 //! `--collective reduce-scatter`, `all-gather` and `broadcast` measure these, beside the same half of the rings above, or
-//! a chain of them. They work in place.
+//! a chain of them. An all-gather and a broadcast work in place.
 //!
 //! `--every-algorithm` shows how good the master's choice of the algorithm is: each size is measured with all that can
 //! carry it.

@@ -431,3 +431,24 @@ fn peers_that_ask_for_different_trees_disagree() {
         assert!(matches!(error, Error::Disagreement { .. }), "{error}");
     }
 }
+
+/// The doomed peer dies with its ninth frame. It never comes to that: each peer forwards two shards of four frames.
+#[test]
+fn within_a_machine_a_frame_of_an_all_gather_is_a_mebibyte_long() {
+    const COUNT: usize = 12 * 1024 * 1024 / 8;
+    let run = Run::new();
+    let mut peers = run.peers(2);
+    let gather = |peer: &Communicator| Gather::of(peer.shard(COUNT)).algorithm(Algorithm::Ring);
+    let doomed = run.join_doomed(&mut peers, ("frame_sent", 9), move |doomed| async move {
+        let mut buffer = vec![9_u64; COUNT];
+        let _ = doomed.all_gather_async(&mut buffer, gather(&doomed)).await;
+    });
+
+    let results = together_with(&mut peers, |_, peer| {
+        let mut buffer = vec![1_u64; COUNT];
+        peer.all_gather(&mut buffer, gather(peer)).map(drop)
+    });
+
+    doomed.join().unwrap();
+    assert_eq!(results, [Ok(()), Ok(())]);
+}

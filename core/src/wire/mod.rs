@@ -267,7 +267,7 @@
 //! Then the sender sends any bytes on all lanes, up to [`PROBE_BYTES_MAX`] in all, and closes its direction of each.
 //! On the first lane the receiver sends every 10 ms the number of bytes that have arrived on all lanes without
 //! preambles and pings, in 8 bytes, and closes when all lanes have ended. The sender stops when the rate at which
-//! that number grows is stable, after a second at most. It keeps at most twice as many bytes in flight as arrive in a
+//! that number grows has not grown for four round trips, after four seconds at most. It keeps at most twice as many bytes in flight as arrive in a
 //! round trip.
 //!
 //! # Sequences

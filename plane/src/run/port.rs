@@ -14,7 +14,7 @@ use pccl_core::topology::LinkId;
 use super::Run;
 use crate::handover::{DeliverySender, Home, Inbox, LinkState, Registry, TxSlot};
 use crate::memory::{Pool, UserBuffers};
-use crate::pace::{Pass, PlaneConfig};
+use crate::pace::{Copied, Pass, PlaneConfig};
 use crate::work::{Defect, Exit, Place, RankWork, Task, element_of};
 
 /// What a finished operation moved, in bytes of payload.
@@ -251,10 +251,10 @@ impl OperationPort {
             algorithm: self.algorithm,
         };
         let is_local = Sending::all_local(sending) && !pass.leaves_machine();
-        let copies = self.is_within_machine && !kind.reduces();
+        let copied = self.copied(kind, bytes);
         // Many bytes under way fill the pipe between machines. A rank whose next one is on the same machine learns
         // from the first frames that have come back whether all are.
-        let pace = self.config.pace(is_local, copies);
+        let pace = self.config.pace(is_local, copied);
         let stripes = task.stripes(place, pace);
         let exits = sending
             .iter()
@@ -269,6 +269,20 @@ impl OperationPort {
         let mut run = Run::new((self, &pass), (receiving, sending), work, buffers, inbox)?;
         run.tell_waits = Some(tell);
         run.await
+    }
+
+    /// What all ranks only copy, if they are within one machine.
+    fn copied(&self, kind: &CollectiveKind<u32>, bytes: u64) -> Option<Copied> {
+        match kind {
+            _ if !self.is_within_machine => None,
+            CollectiveKind::AllGather { .. } | CollectiveKind::AllGatherV { .. } => {
+                Some(Copied::Shards)
+            }
+            CollectiveKind::Broadcast { .. } => Some(Copied::Buffer { bytes }),
+            CollectiveKind::AllReduce | CollectiveKind::ReduceScatter | CollectiveKind::Barrier => {
+                None
+            }
+        }
     }
 
     /// Where the shard of this rank is in the buffer.

@@ -121,7 +121,16 @@ fn the_halves_and_the_chain_that_are_compared_with_compute_what_they_should() {
                         judge.begin(&mut buffer, 3);
                         let what = (work.collective, work.op);
                         floor.run(*way, what, None, &mut buffer).unwrap();
-                        judge.wrong(&buffer, 3, true)
+                        let in_place = judge.wrong(&buffer, 3, true);
+                        if !judge.is_scattered() {
+                            return in_place;
+                        }
+                        let mut source = vec![0.0; count];
+                        judge.fill(&mut source, 3);
+                        judge.spoil(&mut buffer, 3);
+                        let into = Some(&source[..]);
+                        floor.run(*way, what, into, &mut buffer).unwrap();
+                        in_place + judge.wrong(&buffer, 3, true)
                     });
                     assert_eq!(wrong, vec![0; peers], "{collective} of {count}, {way:?}");
                 }
