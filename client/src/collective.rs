@@ -233,21 +233,15 @@ pub(crate) trait Room {
 /// A reduce-scatter from one buffer into another.
 pub(crate) struct Scattering<'a> {
     src: &'a [u8],
-    element: ElementType,
     shard: &'a mut (dyn Room + Send),
     aside: Backup,
     backups: Arc<Backups>,
 }
 
 impl<'a> Scattering<'a> {
-    pub(crate) fn new(
-        calls: &Calls,
-        (src, element): (&'a [u8], ElementType),
-        shard: &'a mut (dyn Room + Send),
-    ) -> Self {
+    pub(crate) fn new(calls: &Calls, src: &'a [u8], shard: &'a mut (dyn Room + Send)) -> Self {
         Self {
             src,
-            element,
             shard,
             aside: calls.backups.take(src.len()),
             backups: Arc::clone(&calls.backups),
@@ -257,13 +251,11 @@ impl<'a> Scattering<'a> {
     fn lend(&mut self, port: &OperationPort) -> Result<UserBuffers<'_>, Error> {
         // The peer machine starts nothing of which its links or the ranks know nothing.
         let (shards, rank) = port.shards().ok_or(Error::MasterMisbehaved)?;
-        let before = shards.of_rank(rank).start;
-        let at = usize::try_from(before).ok();
-        let at = at.and_then(|at| at.checked_mul(self.element.size()));
+        let place = port.shard_bytes().ok_or(Error::MasterMisbehaved)?;
         Ok(UserBuffers::Scattered {
             src: self.src,
             shard: self.shard.open(shards, rank)?,
-            at: at.ok_or(Error::MasterMisbehaved)?,
+            at: place.start,
             aside: &mut self.aside,
         })
     }

@@ -9,7 +9,7 @@ use pccl_core::plan::Shards;
 
 use crate::collective::{Called, Memory, Room};
 use crate::communicator::Communicator;
-use crate::element::{Element, bytes_of_mut};
+use crate::element::{Element, bytes_of_mut, resize};
 use crate::error::Error;
 use crate::gather::spec_of;
 use crate::reduce::CollectiveReport;
@@ -109,8 +109,7 @@ impl<T: Element> Room for Gathering<'_, T> {
         let range = |shard: Range<u64>| Some(index(shard.start)?..index(shard.end)?);
         let ranges = shards.by_rank().map(range).collect::<Option<Vec<_>>>();
         let (ranges, count) = ranges.zip(index(elements)).ok_or(none.clone())?;
-        self.all.try_reserve_exact(count).map_err(|_| none)?;
-        self.all.resize(count, T::zeroed());
+        resize(&mut self.all, count).map_err(|_| none)?;
         let place = ranges.get(rank as usize).cloned();
         let place = place.and_then(|place| self.all.get_mut(place));
         // The peer machine has compared the lengths.

@@ -6,7 +6,7 @@ use pccl_core::plan::Shards;
 
 use crate::collective::{Called, Memory, Room, Scattering};
 use crate::communicator::Communicator;
-use crate::element::{Element, bytes_of, bytes_of_mut};
+use crate::element::{Element, bytes_of, bytes_of_mut, resize};
 use crate::error::Error;
 use crate::gather::{Scattered, Shard};
 use crate::reduce::{CollectiveReport, Reduce};
@@ -29,17 +29,6 @@ impl<T: Element> Room for ShardRoom<'_, T> {
         resize(self.shard, count).map_err(|_| none)?;
         Ok(bytes_of_mut(self.shard))
     }
-}
-
-/// Makes it so long. Its memory is used again.
-fn resize<T: Element>(
-    vector: &mut Vec<T>,
-    count: usize,
-) -> Result<(), std::collections::TryReserveError> {
-    vector.truncate(count);
-    vector.try_reserve_exact(count - vector.len())?;
-    vector.resize(count, T::zeroed());
-    Ok(())
 }
 
 impl Communicator {
@@ -98,8 +87,8 @@ impl Communicator {
             let tag = reduce.name();
             let called = Called::of(&self.calls, tag, spec, reduce.limit())?;
             let mut room = ShardRoom { tag, shard };
-            let src = (bytes_of(source), T::TYPE);
-            let memory = Memory::Scattered(Scattering::new(&self.calls, src, &mut room));
+            let scattering = Scattering::new(&self.calls, bytes_of(source), &mut room);
+            let memory = Memory::Scattered(scattering);
             let report = called.conclude(memory).await?;
             Ok(self.scattered(count, report))
         };

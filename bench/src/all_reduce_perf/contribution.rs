@@ -55,7 +55,7 @@ impl Contribution {
         }
     }
 
-    /// Whether a rank ends with its shard, and with its own contribution beside it.
+    /// Whether a rank ends with its shard alone.
     pub(crate) fn is_scattered(&self) -> bool {
         self.collective == Collective::ReduceScatter
     }

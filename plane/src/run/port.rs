@@ -229,7 +229,7 @@ impl OperationPort {
         let does = match *kind {
             CollectiveKind::AllReduce => !buffers.are_fresh(),
             CollectiveKind::ReduceScatter => {
-                let shard = self.shard_bytes(shards, place);
+                let shard = self.shard_bytes();
                 buffers.are_in_place() || shard.is_some_and(|shard| buffers.are_scattered(&shard))
             }
             CollectiveKind::AllGather { .. }
@@ -285,14 +285,6 @@ impl OperationPort {
         }
     }
 
-    /// Where the shard of this rank is in the buffer.
-    fn shard_bytes(&self, shards: &Shards, place: Place) -> Option<Range<usize>> {
-        let size = self.spec.element.size() as u64;
-        let shard = shards.of_rank(place.rank);
-        let byte = |element: u64| usize::try_from(element.checked_mul(size)?).ok();
-        Some(byte(shard.start)?..byte(shard.end)?)
-    }
-
     /// Operations that begin together take different lanes. One that is alone takes the first, whose other end waits
     /// for it without a detour.
     fn turn(&self) -> Option<usize> {
@@ -331,6 +323,16 @@ impl OperationPort {
     pub fn shards(&self) -> Option<(&Shards, u32)> {
         let (_, shards) = self.divided.as_ref()?;
         Some((shards, self.place?.rank))
+    }
+
+    /// Where the shard of this rank is in the buffer, in bytes. `None`: as [`shards`](Self::shards), or not in memory.
+    #[must_use]
+    pub fn shard_bytes(&self) -> Option<Range<usize>> {
+        let (shards, rank) = self.shards()?;
+        let size = self.spec.element.size() as u64;
+        let shard = shards.of_rank(rank);
+        let byte = |element: u64| usize::try_from(element.checked_mul(size)?).ok();
+        Some(byte(shard.start)?..byte(shard.end)?)
     }
 
     /// Multiplies a contribution to a weighted average by its share of the weights. It is to be run in place on the
