@@ -70,8 +70,8 @@ use crate::topology::TopologyReport;
 /// much aside, and uses it only in front of a slow peer. All other memory of a reduce by a ring is independent of the size of the buffers: up to 6 frames of 256 KiB per lane. Quantized frames are
 /// kept encoded until they are used. Around rings each peer has at most 64 MiB of elements in flight, over all its
 /// reduces (1 MiB within a machine), so a peer in front of a slow link holds about that much from every other peer,
-/// encoded, and twice that much at worst. With [`Direct`](crate::Algorithm::Direct) and
-/// [`TwoLevel`](crate::Algorithm::TwoLevel) a peer keeps what arrives for its sums until all of it is there: as much as a
+/// encoded, and twice that much at worst. With [`Direct`](crate::Algorithm::Direct),
+/// [`TwoLevel`](crate::Algorithm::TwoLevel) and [`TwoLevelRing`](crate::Algorithm::TwoLevelRing) a peer keeps what arrives for its sums until all of it is there: as much as a
 /// buffer. If the reduce is quantized, that is kept encoded, and so are the results for peers that are slow to take
 /// them: as much again.
 ///

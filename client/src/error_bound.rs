@@ -43,6 +43,8 @@ impl Reduce {
     /// contribution, as part of the sum of a site, and as part of the result, whatever N is. At worst, N − 2
     /// contributions lose B(`largest`) each, and their sum and the result are encoded once: about
     /// (3·N − 3) · `largest` / `levels`, which is less from four peers on. The bound is the greater of the two.
+    /// With [`TwoLevelRing`](crate::Algorithm::TwoLevelRing) and M sites, N − M contributions and M − 1 partial results are
+    /// encoded, which are no more encodings than around a ring, of no larger numbers.
     ///
     /// ```
     /// use pccl::{ElementType, Quantization, Reduce};

@@ -140,8 +140,8 @@ impl Reduce {
     /// Requests an algorithm, which overrides the master's choice. All peers of the group have to request the same one.
     ///
     /// If a collective cannot use the algorithm, because the group lacks the links that it needs, because the buffer is
-    /// too large, or because it is quantized, it uses another one. A quantized reduce can use `Ring`, `Direct` and
-    /// `TwoLevel`. The [report](CollectiveReport::algorithm) says which.
+    /// too large, or because it is quantized, it uses another one. A quantized reduce can use `Ring`, `Direct`,
+    /// `TwoLevel` and `TwoLevelRing`. The [report](CollectiveReport::algorithm) says which.
     /// Default: none.
     ///
     /// ```

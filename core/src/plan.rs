@@ -28,6 +28,7 @@ mod direct;
 mod flow;
 mod relay;
 mod ring;
+mod seat;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -41,8 +42,8 @@ pub use algorithm::{Algorithm, Paths, Pattern, Reach};
 pub use cost::{Costs, PathCosts};
 pub use cut::{STRIPE_BYTES_MIN, Shards, Stripe, frame_elements, frames, stripes_for};
 pub use flow::{Action, After, Arrival, Contribution, Kept, Target, Targets};
+use seat::{Among, Seat};
 pub use turns::{Turns, is_in_order};
-use two_level::Seat;
 
 /// One rank's part of an operation. Ranges and elements are those of one stripe of the buffer (see [`Stripe`]). A
 /// buffer that is sent whole, directly or in rounds is one stripe.
@@ -112,7 +113,7 @@ impl Plan<'static> {
             Algorithm::Circulant => Schedule::Circulant,
             Algorithm::Relay => Schedule::Relay,
             Algorithm::Tree => Schedule::Tree(None),
-            Algorithm::TwoLevel => return None,
+            Algorithm::TwoLevel | Algorithm::TwoLevelRing => return None,
         };
         Self::by(schedule, kind, world, rank)
     }
@@ -129,12 +130,21 @@ impl<'a> Plan<'a> {
         rank: u32,
     ) -> Option<Self> {
         let world = sites.world();
-        if algorithm != Algorithm::TwoLevel {
-            return Plan::new(kind, algorithm, world, rank);
-        }
-        let schedule = match kind.root() {
-            Some(_) => Schedule::Tree(Some(sites)),
-            None => Schedule::TwoLevel(Seat::of(sites, rank)?),
+        let seat = |among| Seat::of(sites, among, rank).map(Schedule::TwoLevel);
+        let schedule = match (algorithm, kind.root()) {
+            (Algorithm::TwoLevel, Some(_)) => Schedule::Tree(Some(sites)),
+            (Algorithm::TwoLevel, None) => seat(Among::Mesh)?,
+            (Algorithm::TwoLevelRing, _) => seat(Among::Ring)?,
+            (
+                Algorithm::Ring
+                | Algorithm::Chain
+                | Algorithm::Whole(_)
+                | Algorithm::Direct
+                | Algorithm::Circulant
+                | Algorithm::Relay
+                | Algorithm::Tree,
+                _,
+            ) => return Plan::new(kind, algorithm, world, rank),
         };
         Self::by(schedule, kind, world, rank)
     }
@@ -182,7 +192,11 @@ impl<'a> Plan<'a> {
             Schedule::Whole(pattern) => Algorithm::Whole(pattern),
             Schedule::Direct => Algorithm::Direct,
             Schedule::Circulant => Algorithm::Circulant,
-            Schedule::TwoLevel(_) | Schedule::Tree(Some(_)) => Algorithm::TwoLevel,
+            Schedule::TwoLevel(seat) => match seat.among() {
+                Among::Mesh => Algorithm::TwoLevel,
+                Among::Ring => Algorithm::TwoLevelRing,
+            },
+            Schedule::Tree(Some(_)) => Algorithm::TwoLevel,
             Schedule::Relay => Algorithm::Relay,
             Schedule::Tree(None) => Algorithm::Tree,
         }

@@ -216,6 +216,12 @@ impl Sites {
         (2..self.world()).contains(&self.count())
     }
 
+    /// Whether there are also three sites or more, so that a ring of them is no mesh.
+    #[must_use]
+    pub fn has_site_ring(&self) -> bool {
+        self.has_two_levels() && self.count() > 2
+    }
+
     /// The site of a rank. `None` if there is no such rank.
     #[must_use]
     pub fn of_rank(&self, rank: u32) -> Option<u32> {

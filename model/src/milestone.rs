@@ -16,6 +16,8 @@ pub enum Milestone {
     WentInRounds,
     /// A collective was committed that went in two levels.
     WentInLevels,
+    /// A collective was committed that went around a ring of sites.
+    WentFromSiteToSite,
     /// A collective was committed around a ring although its group was to have a mesh.
     RingAlone,
     /// A collective was aborted.
@@ -116,6 +118,7 @@ pub const MILESTONES: &[Milestone] = &[
     Milestone::WentDirectly,
     Milestone::WentInRounds,
     Milestone::WentInLevels,
+    Milestone::WentFromSiteToSite,
     Milestone::RingAlone,
     Milestone::Aborted,
     Milestone::RestoredWhole,
@@ -174,6 +177,9 @@ impl Milestone {
             Self::WentDirectly => "a collective for which each sends to each is committed",
             Self::WentInRounds => "a collective that goes in rounds is committed",
             Self::WentInLevels => "a collective that goes in two levels is committed",
+            Self::WentFromSiteToSite => {
+                "a collective that goes around a ring of sites is committed"
+            }
             Self::RingAlone => "a collective is committed around a ring where a mesh was wanted",
             Self::Aborted => "a collective is aborted",
             Self::RestoredWhole => "a peer restores a result that was whole",

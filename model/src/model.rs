@@ -215,6 +215,7 @@ fn is_reached(milestone: Milestone) -> Condition {
         WentDirectly,
         WentInRounds,
         WentInLevels,
+        WentFromSiteToSite,
         RingAlone,
         Aborted,
         RestoredWhole,

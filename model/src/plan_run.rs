@@ -321,9 +321,10 @@ impl PlanRun {
                 Algorithm::Circulant => {
                     return *sum == Sum::of_all(&in_rounds(ranks, (part, 0)));
                 }
-                Algorithm::TwoLevel => {
+                Algorithm::TwoLevel | Algorithm::TwoLevelRing => {
                     let sites = self.plan.sites();
-                    let order = sites.map(|sites| by_site(ranks, sites, part));
+                    let is_ring = self.plan.algorithm() == Algorithm::TwoLevelRing;
+                    let order = sites.map(|sites| by_site(ranks, (sites, is_ring), part));
                     return order.is_some_and(|order| *sum == Sum::of_all(&order));
                 }
             };
@@ -334,16 +335,22 @@ impl PlanRun {
     }
 }
 
-/// In which order the contributions to a shard are added in two levels: those of the site of its rank first.
-fn by_site(ranks: &[PeerId], sites: &Sites, shard: usize) -> Vec<PeerId> {
+/// In which order the contributions to a shard are added in two levels: those of the site of its rank first. If sums go
+/// around a ring of the sites, what arrives there from the site before begins with the contributions of that one.
+fn by_site(ranks: &[PeerId], (sites, is_ring): (&Sites, bool), shard: usize) -> Vec<PeerId> {
     let home = u32::try_from(shard)
         .ok()
         .and_then(|rank| sites.of_rank(rank));
-    let others = (0..sites.count()).filter(|site| Some(*site) != home);
-    let members = home
-        .into_iter()
-        .chain(others)
-        .flat_map(|site| sites.members(site));
+    let count = sites.count();
+    let before = |by| home.map(|home| (home + count - by) % count);
+    let order: Vec<u32> = match is_ring {
+        true => (0..count).filter_map(before).collect(),
+        false => {
+            let others = (0..count).filter(|site| Some(*site) != home);
+            home.into_iter().chain(others).collect()
+        }
+    };
+    let members = order.into_iter().flat_map(|site| sites.members(site));
     members.map(|rank| ranks[*rank as usize]).collect()
 }
 
@@ -486,6 +493,7 @@ mod tests {
             Algorithm::Direct,
             Algorithm::Circulant,
             Algorithm::TwoLevel,
+            Algorithm::TwoLevelRing,
             Algorithm::Relay,
         ] {
             for run in run(CollectiveKind::AllReduce, algorithm) {
@@ -510,15 +518,18 @@ mod tests {
             (of_lengths, Algorithm::Direct),
             (of_lengths, Algorithm::Circulant),
             (of_lengths, Algorithm::TwoLevel),
+            (of_lengths, Algorithm::TwoLevelRing),
             (CollectiveKind::ReduceScatter, Algorithm::Ring),
             (CollectiveKind::ReduceScatter, Algorithm::Direct),
             (CollectiveKind::ReduceScatter, Algorithm::Circulant),
             (CollectiveKind::ReduceScatter, Algorithm::TwoLevel),
+            (CollectiveKind::ReduceScatter, Algorithm::TwoLevelRing),
             (CollectiveKind::ReduceScatter, Algorithm::Relay),
             (gather, Algorithm::Ring),
             (gather, Algorithm::Direct),
             (gather, Algorithm::Circulant),
             (gather, Algorithm::TwoLevel),
+            (gather, Algorithm::TwoLevelRing),
             (root, Algorithm::Chain),
             (root, Algorithm::Tree),
             (root, Algorithm::TwoLevel),

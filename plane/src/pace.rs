@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`FRAME_PAYLOAD_MAX`], 256 KiB | the payload of a frame | large enough that headers and system calls do not count, small enough to stay in a core's cache |
 //! | [`COPIED_PAYLOAD_MAX`], 1 MiB | the payload of a frame that all others only copy, within a machine | nothing is added to it while it is in a cache, and fewer frames cost less |
+//! | [`SITE_RING_PAYLOAD_MAX`], 64 KiB | the payload of a frame in a ring of sites | a frame goes on when all of it is here, so short ones keep more sites busy |
 //! | [`ENCODED_FRAME_ELEMENTS`], 64 Ki | the elements of an encoded frame | a frame has parameters of its own, so all ranks have to cut alike |
 //! | [`STRIPE_BYTES_MIN`], 512 KiB | how short a stripe may be: a smaller buffer takes fewer lanes | a shorter one costs more in frames than another lane brings |
 //! | [`HELD_MAX`], 4 | frames of an operation that wait in scratch for one lane; those beyond are set aside in memory of the result | memory that does not grow with the buffer, and a frame in scratch is still in a cache |
@@ -30,8 +31,8 @@
 
 use std::time::Duration;
 
-use pccl_core::plan::STRIPE_BYTES_MIN;
-use pccl_core::wire::{COPIED_PAYLOAD_MAX, FRAME_PAYLOAD_MAX};
+use pccl_core::plan::{Algorithm, STRIPE_BYTES_MIN};
+use pccl_core::wire::{COPIED_PAYLOAD_MAX, FRAME_PAYLOAD_MAX, SITE_RING_PAYLOAD_MAX};
 
 mod checksums;
 mod lanes;
@@ -162,6 +163,20 @@ pub(crate) struct Pace {
     pub(crate) stripe_bytes: u64,
 }
 
+impl Pace {
+    /// The pace of an algorithm. `is_local`: as far as this rank knows no frame leaves the machine.
+    pub(crate) fn by(self, algorithm: Algorithm, is_local: bool) -> Self {
+        let frame_bytes = match algorithm == Algorithm::TwoLevelRing && !is_local {
+            true => self.frame_bytes.min(SITE_RING_PAYLOAD_MAX),
+            false => self.frame_bytes,
+        };
+        Self {
+            frame_bytes,
+            ..self
+        }
+    }
+}
+
 /// How much of what may be under way an operation may fill with its own contribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
@@ -203,6 +218,18 @@ mod tests {
         assert_eq!(frame(32 * MIB), 2 * FRAME_PAYLOAD_MAX);
         assert_eq!(frame(64 * MIB), COPIED_PAYLOAD_MAX);
         assert_eq!(frame(u64::MAX), COPIED_PAYLOAD_MAX);
+    }
+
+    #[test]
+    fn frames_that_go_from_site_to_site_are_short() {
+        let frame = |algorithm, is_local| {
+            let pace = PlaneConfig::default().pace(is_local, None);
+            pace.by(algorithm, is_local).frame_bytes
+        };
+
+        assert_eq!(frame(Algorithm::TwoLevelRing, false), SITE_RING_PAYLOAD_MAX);
+        assert_eq!(frame(Algorithm::TwoLevelRing, true), FRAME_PAYLOAD_MAX);
+        assert_eq!(frame(Algorithm::TwoLevel, false), FRAME_PAYLOAD_MAX);
     }
 
     #[test]

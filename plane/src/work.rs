@@ -108,6 +108,7 @@ impl Task<'_> {
             Algorithm::Ring
             | Algorithm::Chain
             | Algorithm::TwoLevel
+            | Algorithm::TwoLevelRing
             | Algorithm::Relay
             | Algorithm::Tree => {
                 plan::stripes_for(spec.count, spec.element, place.lanes, pace.stripe_bytes)

@@ -92,35 +92,47 @@ fn in_two_levels_all_have_the_buffer_of_whichever_root_and_each_other_site_recei
     }
 }
 
-#[test]
-fn a_peer_that_dies_in_two_levels_costs_the_others_one_retry_with_the_sites_that_are_left() {
+/// A peer of the site without a name dies after each of its first frames of a reduce by this algorithm. Another one of
+/// the site stays.
+fn a_death_costs_one_retry(sites: &[&str], algorithm: Algorithm) {
     const COUNT: usize = 200_000;
+    let reduce = move || Reduce::sum().algorithm(algorithm);
     for frames in 1..=4 {
         let run = Run::new();
-        // The doomed peer is at the site without a name, and so is one of the others.
-        let mut peers = peers_at(&run, &["eu", "eu", ""]);
-        let doomed = run.join_doomed(&mut peers, ("frame_sent", frames), |peer| async move {
+        let mut peers = peers_at(&run, sites);
+        let left = peers.len() as f32;
+        let doomed = run.join_doomed(&mut peers, ("frame_sent", frames), move |peer| async move {
             let _ = peer
-                .all_reduce_async(&mut vec![5.0_f32; COUNT], Reduce::sum())
+                .all_reduce_async(&mut vec![5.0_f32; COUNT], reduce())
                 .await;
         });
 
         let results = together(&mut peers, |peer| {
             let mut buffer = vec![1.0_f32; COUNT];
-            let error = peer.all_reduce(&mut buffer, Reduce::sum()).unwrap_err();
+            let error = peer.all_reduce(&mut buffer, reduce()).unwrap_err();
             let is_restored = buffer.iter().all(|element| *element == 1.0);
-            let report = peer.all_reduce(&mut buffer, Reduce::sum()).unwrap();
-            let is_right = buffer.iter().all(|element| *element == 3.0);
+            let report = peer.all_reduce(&mut buffer, reduce()).unwrap();
+            let is_right = buffer.iter().all(|element| *element == left);
             (error, is_restored, is_right, report.algorithm)
         });
 
         doomed.join().unwrap();
-        for (error, is_restored, is_right, algorithm) in results {
+        for (error, is_restored, is_right, taken) in results {
             assert!(matches!(error, Error::Aborted { .. }), "{error}");
             assert!(is_restored && is_right);
-            assert_eq!(algorithm, Algorithm::TwoLevel);
+            assert_eq!(taken, algorithm);
         }
     }
+}
+
+#[test]
+fn a_peer_that_dies_in_two_levels_costs_the_others_one_retry_with_the_sites_that_are_left() {
+    a_death_costs_one_retry(&["eu", "eu", ""], Algorithm::TwoLevel);
+}
+
+#[test]
+fn a_peer_that_dies_in_a_ring_of_sites_costs_the_others_one_retry_with_the_sites_that_are_left() {
+    a_death_costs_one_retry(&["eu", "us", "eu", ""], Algorithm::TwoLevelRing);
 }
 
 #[test]

@@ -33,6 +33,7 @@ pub(crate) struct Peers {
     peers: Vec<Communicator>,
     _run: Run,
     two_levels: bool,
+    site_ring: bool,
 }
 
 impl Peers {
@@ -49,6 +50,7 @@ impl Peers {
             peers,
             _run: run,
             two_levels: sites > 1 && world > sites,
+            site_ring: sites > 2 && world > sites,
         }
     }
 
@@ -77,6 +79,7 @@ impl Peers {
             (_, Algorithm::Direct) => has_mesh,
             (_, Algorithm::Circulant) => has_mesh && bytes <= ROUNDS_MAX,
             (_, Algorithm::TwoLevel) => has_mesh && self.two_levels,
+            (_, Algorithm::TwoLevelRing) => has_mesh && self.site_ring,
             (Kind::AllReduce, Algorithm::Whole(pattern)) => {
                 (has_mesh || pattern == Pattern::Ring) && bytes <= WHOLE_MAX
             }

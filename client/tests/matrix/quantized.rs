@@ -192,3 +192,8 @@ fn in_two_levels_among_two_sites_all_get_the_same_bits_within_the_bound() {
 fn in_two_levels_among_three_sites_all_get_the_same_bits_within_the_bound() {
     every_float_by(3, Algorithm::TwoLevel);
 }
+
+#[test]
+fn in_a_ring_of_three_sites_all_get_the_same_bits_within_the_bound() {
+    every_float_by(3, Algorithm::TwoLevelRing);
+}

@@ -20,6 +20,7 @@ use crate::id::{Epoch, GroupId, Membership, PeerId, Seq, Tag};
 use crate::lengths::Lengths;
 use crate::messages::{AbortCause, CollectiveRefusal, Misdeed, PlanOutcome, ToPeer, Verdict};
 use crate::plan::{Algorithm, Paths, Reach, is_in_order};
+use crate::site::Sites;
 use crate::states::{CollectiveEvent, ConnectionState, Event, next_collective_state};
 use crate::topology::{BrokenLinks, Ring};
 
@@ -181,15 +182,19 @@ impl Master {
         let record = self.groups.get(&group)?;
         let reach = record.reach();
         // Without a mesh it makes no difference, and the sites of a large group take their time.
-        let two_levels = || reach == Reach::Mesh && self.sites_of(record).sites().has_two_levels();
+        let sites = match reach {
+            Reach::Mesh => self.sites_of(record).sites(),
+            Reach::Ring => Sites::default(),
+        };
         Some(Paths {
             reach,
             within_machine: self.is_within_machine(record),
             rounds_from: u32::from(self.config.rounds_from),
             two_levels: rule!(
-                two_levels();
+                sites.has_two_levels();
                 LevelsAtOneSite => true
             ),
+            site_ring: sites.has_site_ring(),
             in_order: is_in_order(&record.ring.0),
             costs: record.costs,
         })

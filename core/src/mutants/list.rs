@@ -577,6 +577,8 @@ mutants! {
     SiteSumsStay = "site-sums-stay",
     /// In two levels a gateway keeps the results of other sites: the members behind it wait for ever.
     SiteResultsStay = "site-results-stay",
+    /// In a ring of sites the result stays at the site behind its home: the sites behind that wait for ever.
+    SiteRingStops = "site-ring-stops",
     /// In two levels a result is added where it arrives: contributions count twice.
     LevelsAddResultsAgain = "levels-add-results-again",
     /// The master takes two levels in a group that is at one site.

@@ -167,11 +167,13 @@ impl Accepted {
         let has_root = spec.kind.among(&ring.0).is_some();
         let laid_out_for = spec.kind.laid_out_for();
         let is_laid_out = laid_out_for.is_none_or(|peers| peers == Membership::of(&ring.0));
+        let sites = self.topology.sites.sites();
         let paths = Paths {
             reach: self.wiring.reach(ring),
             within_machine: false,
             rounds_from: u32::MAX,
-            two_levels: self.topology.sites.sites().has_two_levels(),
+            two_levels: sites.has_two_levels(),
+            site_ring: sites.has_site_ring(),
             in_order: false,
             costs: None,
         };

@@ -8,7 +8,7 @@ use super::Costs;
 use crate::element::{CollectiveKind, CollectiveSpec, Quantization};
 use crate::wire::{
     CIRCULANT_BUFFER_MAX, DIRECT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, FRAME_PAYLOAD_MAX,
-    KNOWN_DIRECT_BUFFER_MAX, WHOLE_BUFFER_MAX,
+    KNOWN_DIRECT_BUFFER_MAX, SITE_RING_SHARD_MIN, WHOLE_BUFFER_MAX,
 };
 
 /// The links between the members of a group.
@@ -32,6 +32,8 @@ pub struct Paths {
     pub rounds_from: u32,
     /// Whether the members are at several sites, with several members at one of them.
     pub two_levels: bool,
+    /// Whether there are also three sites or more. A ring of two sites is the same as a mesh of them.
+    pub site_ring: bool,
     /// Whether the ring is in the [order of the turns](super::is_in_order), so that a relayed sum goes around once.
     pub in_order: bool,
     /// The known costs of the paths. `None` if they are not known.
@@ -169,6 +171,23 @@ pub enum Algorithm {
     /// gateway sends each frame to the gateways below it first, and then inside. Each byte enters each other site
     /// once.
     TwoLevel,
+    /// In two levels, with a ring among the sites.
+    ///
+    /// Chunks and gateways are those of [`TwoLevel`](Self::TwoLevel). But the sum of chunk r goes from site to site. It
+    /// begins at the site behind that of rank r. The gateway there adds the contributions of its site, in the order of
+    /// the ranks, and sends the sum to the gateway at the next site. Each of the other gateways adds the contributions of
+    /// its own site, in the order of the ranks, and then the sum that has arrived. At the last site rank r does so. The
+    /// result goes the same way: from rank r to the gateway at the next site and from there to the next one, and at each
+    /// site to the other members.
+    ///
+    /// As many bytes leave and enter a site as with `TwoLevel`. It takes 2·(M − 1) latencies between M sites, where that
+    /// takes 2. But only one connection at a time fills the way out of a rank, if all sites have equally many ranks,
+    /// where there it is M − 1 of them. Several that begin at the same time do not know of each other, overflow the queue
+    /// before a slow path, and lose packets.
+    ///
+    /// With one rank at each site, it sends as [`Ring`](Self::Ring) does. With two sites, it is the same exchange as
+    /// [`TwoLevel`](Self::TwoLevel), and with one as [`Direct`](Self::Direct).
+    TwoLevelRing,
     /// From turn to turn around the ring: additions in the order of the [`Turns`](super::Turns), on any ring, without
     /// a mesh.
     ///
@@ -206,6 +225,7 @@ impl fmt::Display for Algorithm {
             Self::Direct => "direct",
             Self::Circulant => "circulant",
             Self::TwoLevel => "two-level",
+            Self::TwoLevelRing => "two-level-ring",
             Self::Relay => "relay",
             Self::Tree => "tree",
         })
@@ -214,7 +234,7 @@ impl fmt::Display for Algorithm {
 
 impl Algorithm {
     /// Every algorithm.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Ring,
         Self::Chain,
         Self::Whole(Pattern::Ring),
@@ -223,6 +243,7 @@ impl Algorithm {
         Self::Direct,
         Self::Circulant,
         Self::TwoLevel,
+        Self::TwoLevelRing,
         Self::Relay,
         Self::Tree,
     ];
@@ -239,7 +260,8 @@ impl Algorithm {
     /// - A buffer that may be sent whole is: over a mesh, within a machine in the circulant pattern from [a
     ///   number](Paths::rounds_from) of ranks on, and otherwise around a ring.
     /// - Over a mesh of members at several sites, with several members at one of them, all other buffers take the two
-    ///   levels.
+    ///   levels: from three sites on with a ring among them, if a shard has more than [`SITE_RING_SHARD_MIN`] bytes, and
+    ///   they are not within one machine.
     /// - Over any other mesh a buffer of at most [`DIRECT_BUFFER_MAX`] bytes is sent directly. Within a machine it
     ///   takes the circulant pattern up to [`CIRCULANT_BUFFER_MAX`]; worlds that are too small for rounds send it
     ///   directly up to [`DIRECT_WITHIN_MACHINE_MAX`].
@@ -273,6 +295,7 @@ impl Algorithm {
                 | Self::Whole(_)
                 | Self::Circulant
                 | Self::TwoLevel
+                | Self::TwoLevelRing
                 | Self::Relay
                 | Self::Tree => true,
             };
@@ -304,9 +327,12 @@ impl Algorithm {
         // A broadcast in levels or down a tree sends more from the root than the chain does.
         let is_broadcast = spec.kind.root().is_some();
         let branches = is_moderate && !paths.within_machine;
+        let shard_bytes = bytes_of(spec) / u64::from(world.max(1));
+        let ring_of_sites = shard_bytes > SITE_RING_SHARD_MIN && !paths.within_machine;
         let candidates = [
             Some(whole),
             Some(Self::Whole(Pattern::Ring)),
+            ring_of_sites.then_some(Self::TwoLevelRing),
             (branches || !is_broadcast).then_some(Self::TwoLevel),
             branches.then_some(Self::Tree),
             in_rounds.then_some(Self::Circulant),
@@ -325,7 +351,8 @@ impl Algorithm {
     /// A quantized collective takes the ring, two levels, or the direct exchange. A buffer is sent whole if it has at
     /// most [`WHOLE_BUFFER_MAX`] bytes, and if the buffers of all ranks together fit in one frame ([`FRAME_PAYLOAD_MAX`]),
     /// because a rank keeps them all until it adds. Rounds are limited to [`CIRCULANT_BUFFER_MAX`] bytes, because a
-    /// round is one message. Two levels need several sites, and several members at one of them. In a world of two the
+    /// round is one message. Two levels need several sites, and several members at one of them, and a ring of the sites
+    /// three of these. In a world of two the
     /// ring is the mesh, and a mesh brings no gain.
     ///
     /// An [ordered](CollectiveSpec::ordered) collective is never quantized, and takes only algorithms that add in the
@@ -350,6 +377,7 @@ impl Algorithm {
             Self::Whole(_) => travels_whole,
             Self::Circulant => bytes <= CIRCULANT_BUFFER_MAX,
             Self::TwoLevel => paths.two_levels,
+            Self::TwoLevelRing => paths.two_levels && paths.site_ring,
             Self::Relay => spec.ordered,
         };
         let is_encodable = is_plain || self.carries_encoded();
@@ -363,7 +391,7 @@ impl Algorithm {
     #[must_use]
     pub const fn carries_encoded(self) -> bool {
         match self {
-            Self::Ring | Self::Direct | Self::TwoLevel => true,
+            Self::Ring | Self::Direct | Self::TwoLevel | Self::TwoLevelRing => true,
             Self::Chain | Self::Whole(_) | Self::Circulant | Self::Relay | Self::Tree => false,
         }
     }
@@ -373,7 +401,9 @@ impl Algorithm {
         match self {
             Self::Whole(_) | Self::Direct | Self::Relay => true,
             Self::Ring => world <= 2,
-            Self::Chain | Self::Circulant | Self::TwoLevel | Self::Tree => false,
+            Self::Chain | Self::Circulant | Self::TwoLevel | Self::TwoLevelRing | Self::Tree => {
+                false
+            }
         }
     }
 
@@ -387,15 +417,21 @@ impl Algorithm {
                 | Self::Direct
                 | Self::Circulant
                 | Self::TwoLevel
+                | Self::TwoLevelRing
                 | Self::Relay,
                 CollectiveKind::AllReduce,
             )
             | (
-                Self::Ring | Self::Direct | Self::Circulant | Self::TwoLevel | Self::Relay,
+                Self::Ring
+                | Self::Direct
+                | Self::Circulant
+                | Self::TwoLevel
+                | Self::TwoLevelRing
+                | Self::Relay,
                 CollectiveKind::ReduceScatter,
             )
             | (
-                Self::Ring | Self::Direct | Self::Circulant | Self::TwoLevel,
+                Self::Ring | Self::Direct | Self::Circulant | Self::TwoLevel | Self::TwoLevelRing,
                 CollectiveKind::AllGather { .. } | CollectiveKind::AllGatherV { .. },
             )
             | (Self::Chain | Self::TwoLevel | Self::Tree, CollectiveKind::Broadcast { .. })
@@ -416,11 +452,21 @@ impl Algorithm {
             )
             | (Self::Relay, CollectiveKind::AllGather { .. } | CollectiveKind::AllGatherV { .. })
             | (
-                Self::Ring | Self::Whole(_) | Self::Direct | Self::Circulant | Self::Relay,
+                Self::Ring
+                | Self::Whole(_)
+                | Self::Direct
+                | Self::Circulant
+                | Self::TwoLevelRing
+                | Self::Relay,
                 CollectiveKind::Broadcast { .. },
             )
             | (
-                Self::Whole(_) | Self::Direct | Self::Circulant | Self::TwoLevel | Self::Relay,
+                Self::Whole(_)
+                | Self::Direct
+                | Self::Circulant
+                | Self::TwoLevel
+                | Self::TwoLevelRing
+                | Self::Relay,
                 CollectiveKind::Barrier,
             ) => false,
         }
@@ -432,7 +478,9 @@ impl Algorithm {
         match self {
             Self::Ring | Self::Chain | Self::Relay => Reach::Ring,
             Self::Whole(pattern) => pattern.reach(),
-            Self::Direct | Self::Circulant | Self::TwoLevel | Self::Tree => Reach::Mesh,
+            Self::Direct | Self::Circulant | Self::TwoLevel | Self::TwoLevelRing | Self::Tree => {
+                Reach::Mesh
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{Algorithm, Pattern, tree};
 use crate::element::{CollectiveKind, CollectiveSpec};
 use crate::paths::{FRAME_BYTES, Measurement, RingEstimate};
+use crate::wire::SITE_RING_PAYLOAD_MAX;
 
 /// Processor time of a message at its sender and its receiver together, in nanoseconds.
 pub(super) const MESSAGE_NS: u128 = 10_000;
@@ -121,6 +122,7 @@ impl Costs {
             }
             Algorithm::TwoLevel if spec.kind.root().is_some() => self.down_two_levels(world, bytes),
             Algorithm::TwoLevel => self.load_time(self.in_two_levels(spec.kind, world, bytes)),
+            Algorithm::TwoLevelRing => self.around_sites(spec.kind, world, bytes),
             Algorithm::Relay => self.relayed(world, bytes),
             Algorithm::Tree => Branches::of(world, self.far).time(bytes),
         };
@@ -230,6 +232,34 @@ impl Costs {
             near,
             messages: halves * (world - 1 + strangers.div_ceil(members)),
         }
+    }
+
+    /// In two levels, from site to site. A chunk takes the latencies of its way, and follows its first frame. The way
+    /// out of a member has to carry all of its chunks, one connection after the other, and the last byte then takes its
+    /// latency.
+    fn around_sites(&self, kind: CollectiveKind, world: u32, bytes: u128) -> u128 {
+        let Load {
+            near_latencies: halves,
+            far,
+            near,
+            messages,
+            ..
+        } = self.in_two_levels(kind, world, bytes);
+        let hops = halves * u128::from(self.sites.saturating_sub(1));
+        let share = bytes / u128::from(world.max(1));
+        let first = share.min(SITE_RING_PAYLOAD_MAX as u128);
+        let over_one_path = |bytes: u128| {
+            self.far.time(Bytes {
+                all: bytes,
+                on_a_path: bytes,
+            })
+        };
+        let of_chunk =
+            hops * (self.far.latency_ns() + over_one_path(first)) + over_one_path(share - first);
+        let of_member = over_one_path(far.all) + self.far.latency_ns();
+        of_chunk.max(of_member).max(self.near.time(near))
+            + halves * self.near.latency_ns()
+            + messages * MESSAGE_NS
     }
 
     /// A broadcast among the sites, and inside the largest one, which has all members that the others need not have.

@@ -2,7 +2,8 @@
 
 use core::ops::Range;
 
-use super::two_level::{self, Seat};
+use super::seat::Seat;
+use super::two_level;
 use super::{back, circulant, forth, tree};
 
 /// A target of frames.

@@ -55,6 +55,7 @@ fn plans(root: u32) -> Vec<(CollectiveKind<u32>, Algorithm)> {
     let others = [
         Algorithm::Chain,
         Algorithm::TwoLevel,
+        Algorithm::TwoLevelRing,
         Algorithm::Relay,
         Algorithm::Tree,
     ];
@@ -116,6 +117,7 @@ impl<'a> Operation<'a> {
             | Algorithm::Direct
             | Algorithm::Circulant
             | Algorithm::TwoLevel
+            | Algorithm::TwoLevelRing
             | Algorithm::Relay => {
                 let chunks = (0..self.world()).flat_map(|rank| self.stripe.chunk(rank));
                 chunks.collect()
@@ -342,7 +344,10 @@ fn keeps_its_promise(operation: Operation<'_>, hurry: bool) -> Result<(), TestCa
             let (mut sum, mut order) = (sum.clone(), order.clone());
             if matches!(
                 operation.algorithm,
-                Algorithm::Ring | Algorithm::Circulant | Algorithm::TwoLevel
+                Algorithm::Ring
+                    | Algorithm::Circulant
+                    | Algorithm::TwoLevel
+                    | Algorithm::TwoLevelRing
             ) {
                 sum.sort_unstable();
                 order.sort_unstable();

@@ -1,181 +1,21 @@
-//! The plan of [`Algorithm::TwoLevel`](super::Algorithm::TwoLevel), which documents it.
-//!
-//! The rank of a shard is its *home*. At each other site one rank is its *gateway*. The shards of the other ranks are
-//! assigned to the members of a site in turn, in ascending order, so that all members have as many, give or take one.
-//! The home is the gateway at its own site.
+//! The plan of [`Algorithm::TwoLevel`](super::Algorithm::TwoLevel) and of
+//! [`Algorithm::TwoLevelRing`](super::Algorithm::TwoLevelRing), which document it.
 //!
 //! Steps come in three parts: contributions to the shards of which this rank is the gateway, its own shard first;
-//! sums of the other sites for its own shard; and results, by shard.
+//! sums of the other sites, by shard; and results, by shard.
 
 use core::ops::Range;
 
-use super::{Action, After, Contribution, Kept, Plan, Stripe, Target, Targets, forth};
-use crate::site::Sites;
-
-/// One rank among the sites.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Seat<'a> {
-    sites: &'a Sites,
-    rank: u32,
-    /// The ranks of its site.
-    members: &'a [u32],
-    /// The position of the rank among them.
-    place: u32,
-}
-
-/// Number of members of a site with a lower rank.
-fn members_below(members: &[u32], rank: u32) -> u32 {
-    let below = members.partition_point(|member| *member < rank);
-    u32::try_from(below).unwrap_or(u32::MAX)
-}
-
-/// The gateway of a shard at a site.
-fn gateway(sites: &Sites, site: u32, shard: u32) -> u32 {
-    let members = sites.members(site);
-    let below = members_below(members, shard);
-    if members.get(below as usize) == Some(&shard) {
-        return shard;
-    }
-    let turn = shard.saturating_sub(below) as usize;
-    let place = turn.checked_rem(members.len()).unwrap_or(0);
-    members.get(place).copied().unwrap_or(shard)
-}
-
-/// The position in a list without `left_out` of the item that has position `at` with it.
-const fn place_without(left_out: u32, at: u32) -> u32 {
-    match at > left_out {
-        true => at.saturating_sub(1),
-        false => at,
-    }
-}
-
-/// The item at position `at` of a list without `left_out`.
-const fn at_without(left_out: u32, at: u32) -> u32 {
-    match at >= left_out {
-        true => at.saturating_add(1),
-        false => at,
-    }
-}
-
-impl<'a> Seat<'a> {
-    /// The seat of a rank. `None` if there is no such rank.
-    pub(super) fn of(sites: &'a Sites, rank: u32) -> Option<Self> {
-        let members = sites.members(sites.of_rank(rank)?);
-        Some(Self {
-            sites,
-            rank,
-            members,
-            place: members_below(members, rank),
-        })
-    }
-
-    pub(super) const fn sites(self) -> &'a Sites {
-        self.sites
-    }
-
-    fn site(self) -> u32 {
-        self.sites.of_rank(self.rank).unwrap_or(0)
-    }
-
-    fn size(self) -> u32 {
-        u32::try_from(self.members.len()).unwrap_or(u32::MAX)
-    }
-
-    /// Whether it is alone at its site. Then it is the gateway of every shard, and adds up only its own.
-    fn is_alone(self) -> bool {
-        self.size() == 1
-    }
-
-    fn is_home(self, shard: u32) -> bool {
-        members_below(self.members, shard) != members_below(self.members, shard.saturating_add(1))
-    }
-
-    /// Number of ranks at other sites.
-    fn strangers(self) -> u32 {
-        self.sites.world().saturating_sub(self.size())
-    }
-
-    /// The `nth` rank at another site, from 0.
-    fn stranger(self, nth: u32) -> u32 {
-        // Each member that is not above it moves it up by one.
-        let above = |members: u32| {
-            let member = self.members.get(members as usize).copied();
-            member.is_none_or(|member| member.saturating_sub(members) > nth)
-        };
-        let (mut low, mut high) = (0, self.size());
-        while low < high {
-            let middle = low.midpoint(high);
-            match above(middle) {
-                true => high = middle,
-                false => low = middle.saturating_add(1),
-            }
-        }
-        nth.saturating_add(low)
-    }
-
-    /// Number of shards of which it is the gateway, its own included.
-    fn shards(self) -> u32 {
-        let from_here = self.strangers().saturating_sub(self.place);
-        from_here.div_ceil(self.size().max(1)).saturating_add(1)
-    }
-
-    /// The shard with this number among those of which it is the gateway. Its own is the first.
-    fn shard(self, number: u32) -> u32 {
-        match number.checked_sub(1) {
-            None => self.rank,
-            Some(turn) => {
-                let dealt = turn.saturating_mul(self.size()).saturating_add(self.place);
-                self.stranger(dealt)
-            }
-        }
-    }
-
-    /// The number of a shard among those of which it is the gateway.
-    fn number(self, shard: u32) -> u32 {
-        match shard == self.rank {
-            true => 0,
-            false => {
-                let turn = shard.saturating_sub(members_below(self.members, shard));
-                turn.checked_div(self.size()).unwrap_or(0).saturating_add(1)
-            }
-        }
-    }
-
-    /// The gateway of a shard at its site.
-    fn gateway(self, shard: u32) -> u32 {
-        gateway(self.sites, self.site(), shard)
-    }
-
-    /// Number of contributions of its site that arrive here.
-    fn terms(self) -> u32 {
-        let others = self.size().saturating_sub(1);
-        match others {
-            0 => 0,
-            others => self.shards().saturating_mul(others),
-        }
-    }
-
-    /// Number of other sites.
-    fn other_sites(self) -> u32 {
-        self.sites.count().saturating_sub(1)
-    }
-
-    /// The first step of the results.
-    fn first_result(self, reduces: bool) -> u32 {
-        match reduces {
-            true => self.terms().saturating_add(self.other_sites()),
-            false => 0,
-        }
-    }
-}
+use super::seat::{Among, Seat, at_without, gateway, place_without};
+use super::{Action, After, Contribution, Kept, Plan, Stripe, Target, Targets, back, forth};
 
 /// The arrival of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// A contribution of another member of the site, by its position, to the shard of this number here.
     Term { number: u32, member: u32 },
-    /// The sum of another site for the own shard.
-    Sum { site: u32 },
+    /// The sum of another site for the shard of this number here. Of the sums that arrive for it, it is the `nth`.
+    Sum { number: u32, nth: u32 },
     /// The result of this shard.
     Result { shard: u32 },
 }
@@ -186,62 +26,83 @@ fn part(plan: Plan<'_>, seat: Seat<'_>, step: u32) -> Part {
         let shard = at_without(plan.rank, result);
         return Part::Result { shard };
     }
-    if let Some(site) = step.checked_sub(seat.terms()) {
-        let site = at_without(seat.site(), site);
-        return Part::Sum { site };
+    if let Some(sum) = step.checked_sub(seat.terms()) {
+        let each = seat.sums_each().max(1);
+        return Part::Sum {
+            number: seat.joined(sum.checked_div(each).unwrap_or(0)),
+            nth: sum.checked_rem(each).unwrap_or(0),
+        };
     }
-    let others = seat.size().saturating_sub(1).max(1);
-    let member = step.checked_rem(others).unwrap_or(0);
+    let neighbours = seat.neighbours().max(1);
+    let member = step.checked_rem(neighbours).unwrap_or(0);
     Part::Term {
-        number: step.checked_div(others).unwrap_or(0),
-        member: at_without(seat.place, member),
+        number: step.checked_div(neighbours).unwrap_or(0),
+        member: at_without(seat.place(), member),
     }
 }
 
-/// The target of a contribution to a shard: its gateway here, or its home if no other rank adds.
+/// The target of a contribution to a shard: its gateway here, or that of this rank's sum if no other rank adds.
 fn contributed_to(seat: Seat<'_>, shard: u32) -> Target {
     if seat.is_alone() {
         return sum_to(seat, shard);
     }
-    let gateway = Seat::of(seat.sites, seat.gateway(shard)).unwrap_or(seat);
-    let others = seat.size().saturating_sub(1);
-    let member = place_without(gateway.place, seat.place);
+    let gateway = seat.other(seat.gateway(shard)).unwrap_or(seat);
+    let member = place_without(gateway.place(), seat.place());
+    let before = gateway.number(shard).saturating_mul(gateway.neighbours());
     Target {
-        rank: gateway.rank,
-        step: (gateway.number(shard).saturating_mul(others)).saturating_add(member),
+        rank: gateway.rank(),
+        step: before.saturating_add(member),
     }
 }
 
 /// The target of this site's sum of a shard whose home is at another site.
 fn sum_to(seat: Seat<'_>, shard: u32) -> Target {
-    let home = Seat::of(seat.sites, shard).unwrap_or(seat);
-    let site = place_without(home.site(), seat.site());
+    let rank = match seat.among() {
+        Among::Mesh => shard,
+        Among::Ring => gateway(seat.sites(), seat.site_behind(), shard),
+    };
+    let there = seat.other(rank).unwrap_or(seat);
+    let nth = match seat.among() {
+        Among::Mesh => place_without(there.site(), seat.site()),
+        Among::Ring => 0,
+    };
+    let place = there.place_of_joined(there.number(shard));
+    let sum = place.saturating_mul(there.sums_each()).saturating_add(nth);
     Target {
-        rank: shard,
-        step: home.terms().saturating_add(site),
+        rank,
+        step: there.terms().saturating_add(sum),
     }
 }
 
-/// The `nth` target of the result of a shard: first the gateways at other sites, if this rank is the home; then the
-/// other members of its site, if it is the gateway. `None` after the last one.
+/// Number of gateways at other sites to which this gateway of a shard sends the result.
+fn far_told(seat: Seat<'_>, shard: u32) -> u32 {
+    match seat.among() {
+        Among::Mesh if shard == seat.rank() => seat.other_sites(),
+        Among::Mesh => 0,
+        Among::Ring => {
+            let is_last = seat.sites().of_rank(shard) == Some(seat.site_behind());
+            let goes_on = rule!(!is_last; SiteRingStops => !is_last && seat.rank() == shard);
+            u32::from(goes_on)
+        }
+    }
+}
+
+/// The `nth` target of the result of a shard at its gateway: first the gateways at other sites, then the other members
+/// of its site. `None` after the last one.
 pub(super) fn told(seat: Seat<'_>, reduces: bool, shard: u32, nth: u32) -> Option<Target> {
-    let is_home = shard == seat.rank;
-    let far = match is_home {
-        true => seat.other_sites(),
-        false => 0,
-    };
-    let rank = match nth.checked_sub(far) {
+    let rank = match nth.checked_sub(far_told(seat, shard)) {
         // The site behind this one first: not all homes begin with the same.
         None => {
-            let site = forth(seat.sites.count(), seat.site(), nth.saturating_add(1));
-            gateway(seat.sites, site, shard)
+            let sites = seat.sites();
+            let site = forth(sites.count(), seat.site(), nth.saturating_add(1));
+            gateway(sites, site, shard)
         }
         Some(member) => {
-            let place = at_without(seat.place, member);
-            *seat.members.get(place as usize)?
+            let place = at_without(seat.place(), member);
+            *seat.members().get(place as usize)?
         }
     };
-    let there = Seat::of(seat.sites, rank)?;
+    let there = seat.other(rank)?;
     let step = place_without(rank, shard);
     Some(Target {
         rank,
@@ -271,20 +132,24 @@ pub(super) fn contributions(plan: Plan<'_>, seat: Seat<'_>) -> u32 {
         let told = all_told(plan, seat, plan.rank).count();
         return u32::try_from(told).unwrap_or(u32::MAX);
     }
-    match seat.is_alone() {
-        true => plan.others(),
-        false => plan.world.saturating_sub(seat.shards()),
-    }
+    plan.world.saturating_sub(sums(plan, seat))
 }
 
 /// The shards of the contributions, in the order of sending: all but those that are added up here. The order is the
-/// same for all members of a site, and begins after its last one. So sums are complete in this order, and the sites
-/// do not all send to the same one at the same time.
+/// same for all members of a site. So sums are complete in this order.
+///
+/// Among a mesh of sites it ascends from the last member, so the sites do not all send to the same one at the same time.
+/// In a ring of sites it descends from the first member: the sums that begin here come first, and then those that
+/// arrive after one step, two steps and so on.
 fn contributed(plan: Plan<'_>, seat: Seat<'_>) -> impl Iterator<Item = u32> {
-    let last = seat.members.last().copied().unwrap_or(plan.rank);
-    let all = (1..=plan.world).map(move |by| forth(plan.world, last, by));
+    let first = seat.members().first().copied().unwrap_or(plan.rank);
+    let last = seat.members().last().copied().unwrap_or(plan.rank);
+    let all = (1..=plan.world).map(move |by| match seat.among() {
+        Among::Mesh => forth(plan.world, last, by),
+        Among::Ring => back(plan.world, first, by),
+    });
     all.filter(move |shard| match seat.is_alone() {
-        true => *shard != plan.rank,
+        true => seat.begins(*shard),
         false => seat.gateway(*shard) != plan.rank,
     })
 }
@@ -321,29 +186,36 @@ pub(super) fn contribution(
 pub(super) fn sums(plan: Plan<'_>, seat: Seat<'_>) -> u32 {
     match (plan.kind.reduces(), seat.is_alone()) {
         (false, _) => 0,
-        (true, true) => 1,
+        (true, true) => seat.all_joined(),
         (true, false) => seat.shards(),
     }
 }
 
-/// Sum `number` is that of the shard with this number. The members of the site are added first, in the order of their
-/// ranks, and then the sums of the other sites, in the order of the sites.
-pub(super) fn kept<'a>(
-    plan: Plan<'_>,
-    seat: Seat<'a>,
-    stripe: Stripe<'_>,
-    number: u32,
-) -> Kept<'a> {
+/// The sum of the shard with this number here.
+fn sum_of(seat: Seat<'_>, number: u32) -> u32 {
+    match seat.is_alone() {
+        true => seat.place_of_joined(number),
+        false => number,
+    }
+}
+
+/// The members of the site are added first, in the order of their ranks, and then the sums of the other sites that
+/// arrive, in the order of the sites.
+pub(super) fn kept<'a>(plan: Plan<'_>, seat: Seat<'a>, stripe: Stripe<'_>, sum: u32) -> Kept<'a> {
+    let number = match seat.is_alone() {
+        true => seat.joined(sum),
+        false => sum,
+    };
     let shard = seat.shard(number);
     let is_result = number == 0;
-    let terms = match is_result {
-        true => seat.size().saturating_add(seat.other_sites()),
-        false => seat.size(),
+    let terms = match seat.begins(shard) {
+        true => seat.size(),
+        false => seat.size().saturating_add(seat.sums_each()),
     };
     Kept {
         range: stripe.chunk(shard),
         terms,
-        own_turn: rule!(seat.place; LevelsAddedOwnFirst => 0),
+        own_turn: rule!(seat.place(); LevelsAddedOwnFirst => 0),
         is_result,
         told: match is_result {
             true => all_told(plan, seat, shard),
@@ -356,18 +228,28 @@ pub(super) fn kept<'a>(
 pub(super) fn source(plan: Plan<'_>, seat: Seat<'_>, step: u32) -> (u32, bool) {
     match part(plan, seat, step) {
         Part::Term { member, .. } => {
-            let member = seat.members.get(member as usize);
+            let member = seat.members().get(member as usize);
             (member.copied().unwrap_or(plan.rank), true)
         }
-        Part::Sum { site } => {
-            let is_contribution = seat.sites.members(site).len() == 1;
-            (gateway(seat.sites, site, plan.rank), is_contribution)
+        Part::Sum { number, nth } => {
+            let site = match seat.among() {
+                Among::Mesh => at_without(seat.site(), nth),
+                Among::Ring => seat.site_before(),
+            };
+            let shard = seat.shard(number);
+            let from = gateway(seat.sites(), site, shard);
+            let is_contribution = |from: Seat<'_>| from.is_alone() && from.begins(shard);
+            (from, seat.other(from).is_some_and(is_contribution))
         }
         Part::Result { shard } => {
-            let gateway = seat.gateway(shard);
-            let from = match seat.is_home(shard) || gateway == plan.rank {
-                true => shard,
-                false => gateway,
+            let is_gateway = seat.gateway(shard) == plan.rank;
+            let from = match (seat.is_home(shard), seat.among()) {
+                (true, _) => shard,
+                (false, Among::Mesh) if is_gateway => shard,
+                (false, Among::Ring) if is_gateway => {
+                    gateway(seat.sites(), seat.site_before(), shard)
+                }
+                (false, Among::Mesh | Among::Ring) => seat.gateway(shard),
             };
             (from, from == shard && !plan.kind.reduces())
         }
@@ -384,15 +266,16 @@ pub(super) fn arrival(
         Part::Term { number, member } => {
             let turn = rule!(
                 member;
-                LevelsAddedOwnFirst if member < seat.place => member.saturating_add(1)
+                LevelsAddedOwnFirst if member < seat.place() => member.saturating_add(1)
             );
             let action = Action::Keep { sum: number, turn };
             (stripe.chunk(seat.shard(number)), action, After::Nothing)
         }
-        Part::Sum { site } => {
-            let turn = place_without(seat.site(), site).saturating_add(seat.size());
-            let action = Action::Keep { sum: 0, turn };
-            (stripe.chunk(plan.rank), action, After::Nothing)
+        Part::Sum { number, nth } => {
+            let turn = seat.size().saturating_add(nth);
+            let sum = sum_of(seat, number);
+            let range = stripe.chunk(seat.shard(number));
+            (range, Action::Keep { sum, turn }, After::Nothing)
         }
         Part::Result { shard } => {
             let after = match plan.kind.reduces() {
@@ -407,13 +290,17 @@ pub(super) fn arrival(
 
 /// What must have happened to the own elements of a shard before its result overwrites them.
 fn overwritten(plan: Plan<'_>, seat: Seat<'_>, shard: u32) -> After {
-    match !seat.is_alone() && seat.gateway(shard) == plan.rank {
-        true => After::Sum(seat.number(shard)),
-        false => After::Contribution(contribution_to(plan, seat, shard)),
+    let is_sent = match seat.is_alone() {
+        true => seat.begins(shard),
+        false => seat.gateway(shard) != plan.rank,
+    };
+    match is_sent {
+        true => After::Contribution(contribution_to(plan, seat, shard)),
+        false => After::Sum(sum_of(seat, seat.number(shard))),
     }
 }
 
-/// The targets of an arrival: results of other sites are forwarded to the members of this one.
+/// The targets of an arrival: results of other sites are forwarded.
 pub(super) fn onward<'a>(plan: Plan<'_>, seat: Seat<'a>, step: u32) -> Targets<'a> {
     match part(plan, seat, step) {
         Part::Term { .. } | Part::Sum { .. } => Targets::NONE,

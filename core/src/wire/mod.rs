@@ -214,7 +214,10 @@
 //! In two levels, as [`Algorithm::TwoLevel`](crate::plan::Algorithm::TwoLevel) describes, a rank receives the
 //! contributions of its site to the chunks of which it is the gateway, its own chunk first; then the sums of the
 //! other sites for its own chunk; and then the results of all other chunks, in their order. It forwards the results
-//! of other sites' chunks inside its own site. Chunks are cut into stripes as around a ring.
+//! of other sites' chunks inside its own site. Chunks are cut into stripes as around a ring. With a ring among the
+//! sites ([`Algorithm::TwoLevelRing`](crate::plan::Algorithm::TwoLevelRing)), a rank receives in the place of these sums
+//! one for each chunk of which it is the gateway, unless the sum begins at its site, and it forwards results to the next
+//! site as well.
 //!
 //! An [`ordered`](crate::element::CollectiveSpec::ordered) collective may be relayed around the ring, as
 //! [`Algorithm::Relay`](crate::plan::Algorithm::Relay) describes. Each passage of a stripe, or of each chunk of a
@@ -384,8 +387,8 @@ pub use limits::{
     CIRCULANT_BUFFER_MAX, COLLECTIVES_MAX, CONTROL_FRAME_MAX, COPIED_PAYLOAD_MAX, DATA_FRAME_MAX,
     DEFAULT_MASTER_PORT, DIRECT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, FIRST_CONTROL_FRAME_MAX,
     FIRST_PEER_PORT, FRAME_PAYLOAD_MAX, FRAME_PAYLOAD_MIN, KNOWN_DIRECT_BUFFER_MAX,
-    MAX_ENTRY_NAME_BYTES, PROBE_BYTES_MAX, REFUSAL_TEXT_MAX, STATE_RANGE_MAX, STATE_RANGES_MAX,
-    STATE_REQUEST_MAX, WHOLE_BUFFER_MAX,
+    MAX_ENTRY_NAME_BYTES, PROBE_BYTES_MAX, REFUSAL_TEXT_MAX, SITE_RING_PAYLOAD_MAX,
+    SITE_RING_SHARD_MIN, STATE_RANGE_MAX, STATE_RANGES_MAX, STATE_REQUEST_MAX, WHOLE_BUFFER_MAX,
 };
 pub use preamble::{MAGIC, PREAMBLE_BYTES, Preamble, PreambleError, Purpose};
 pub use reply::{REPLY_HEAD_BYTES, Reply, ReplyError, ReplyHead};

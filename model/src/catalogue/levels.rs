@@ -107,6 +107,22 @@ pub(super) fn all() -> Vec<Scenario> {
                 &[M::Committed, M::WentInLevels],
             ),
         )),
+        // So few bytes take the other plan in two levels, if nobody wishes for anything else.
+        wish_for(
+            Algorithm::TwoLevelRing,
+            mesh(only(
+                &[],
+                scenario(
+                    "levels-ring-4",
+                    "two peers of one site and one of each of two others reduce around a ring of the sites",
+                    0,
+                    [0, 0, 1, 2]
+                        .map(|site| at_site(site, inside(&REDUCE)))
+                        .into(),
+                    &[M::Committed, M::WentFromSiteToSite],
+                ),
+            )),
+        ),
     ]
 }
 

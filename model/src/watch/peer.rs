@@ -363,6 +363,9 @@ fn collective_ended(
             if algorithm == Some(in_levels) {
                 run.reach(Milestone::WentInLevels);
             }
+            if algorithm == Some(Algorithm::TwoLevelRing) {
+                run.reach(Milestone::WentFromSiteToSite);
+            }
             if again {
                 run.reach(Milestone::Recovered);
             }

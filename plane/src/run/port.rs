@@ -255,6 +255,7 @@ impl OperationPort {
         // Many bytes under way fill the pipe between machines. A rank whose next one is on the same machine learns
         // from the first frames that have come back whether all are.
         let pace = self.config.pace(is_local, copied);
+        let pace = pace.by(self.algorithm, is_local);
         let stripes = task.stripes(place, pace);
         let exits = sending
             .iter()

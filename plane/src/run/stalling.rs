@@ -77,6 +77,7 @@ impl Run<'_, '_> {
             | Algorithm::Whole(Pattern::Circulant)
             | Algorithm::Circulant
             | Algorithm::TwoLevel
+            | Algorithm::TwoLevelRing
             | Algorithm::Relay
             | Algorithm::Tree => {
                 let lacks = |link: &In<'_>| self.work.lacks_contribution_of(link.from.rank);

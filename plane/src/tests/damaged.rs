@@ -110,6 +110,7 @@ impl Case {
             mesh(Algorithm::Whole(Pattern::Circulant)),
             mesh(Algorithm::Circulant),
             mesh(Algorithm::TwoLevel),
+            mesh(Algorithm::TwoLevelRing),
         ]
     }
 

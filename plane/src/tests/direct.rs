@@ -12,12 +12,13 @@ use super::support::{
 };
 use crate::{LinkBroke, PlaneConfig, RunFailure, RunStats};
 
-const DIRECTLY: [Algorithm; 5] = [
+const DIRECTLY: [Algorithm; 6] = [
     Algorithm::Direct,
     Algorithm::Whole(Pattern::Mesh),
     Algorithm::Whole(Pattern::Circulant),
     Algorithm::Circulant,
     Algorithm::TwoLevel,
+    Algorithm::TwoLevelRing,
 ];
 
 #[test(start_paused = true)]
@@ -45,7 +46,12 @@ async fn all_end_with_the_same_bits_which_are_those_of_the_order_of_the_peers() 
     let mut results = Vec::new();
     let in_order = DIRECTLY
         .into_iter()
-        .filter(|algorithm| !matches!(algorithm, Algorithm::Circulant | Algorithm::TwoLevel))
+        .filter(|algorithm| {
+            !matches!(
+                algorithm,
+                Algorithm::Circulant | Algorithm::TwoLevel | Algorithm::TwoLevelRing
+            )
+        })
         .chain([Algorithm::Relay]);
     for (seq, algorithm) in (1..).map(Seq).zip(in_order) {
         let ports = members.iter_mut();
@@ -62,12 +68,18 @@ async fn all_end_with_the_same_bits_which_are_those_of_the_order_of_the_peers() 
 
 #[test(start_paused = true)]
 async fn in_two_levels_all_end_with_the_same_bits_also_of_floats_and_over_many_lanes() {
-    for (world, lanes) in [(3, 1), (4, 3), (7, 2), (8, 4)] {
+    let in_levels = [Algorithm::TwoLevel, Algorithm::TwoLevelRing];
+    let worlds = [(3, 1), (4, 3), (7, 2), (8, 4)];
+    for ((world, lanes), algorithm) in worlds
+        .map(|world| in_levels.map(|one| (world, one)))
+        .into_iter()
+        .flatten()
+    {
         let inputs = random_bits(200_000, world, 45);
         let spec = spec(ReduceOp::Avg, ElementType::F32, 50_000);
         let mut members = mesh(world, lanes);
         let ports = members.iter_mut();
-        let ports = ports.map(|m| m.plane.begin(Seq(1), spec, Algorithm::TwoLevel));
+        let ports = ports.map(|m| m.plane.begin(Seq(1), spec, algorithm));
 
         let ended = run_all(ports.collect(), &inputs).await;
 

@@ -20,7 +20,7 @@ const GATHER: CollectiveKind = CollectiveKind::AllGather {
     laid_out_for: Membership(0),
 };
 
-const ALL: [(CollectiveKind, Algorithm); 24] = [
+const ALL: [(CollectiveKind, Algorithm); 28] = [
     (CollectiveKind::AllReduce, Algorithm::Ring),
     (CollectiveKind::AllReduce, Algorithm::Whole(Pattern::Ring)),
     (CollectiveKind::AllReduce, Algorithm::Whole(Pattern::Mesh)),
@@ -31,20 +31,24 @@ const ALL: [(CollectiveKind, Algorithm); 24] = [
     (CollectiveKind::AllReduce, Algorithm::Direct),
     (CollectiveKind::AllReduce, Algorithm::Circulant),
     (CollectiveKind::AllReduce, Algorithm::TwoLevel),
+    (CollectiveKind::AllReduce, Algorithm::TwoLevelRing),
     (CollectiveKind::ReduceScatter, Algorithm::Ring),
     (CollectiveKind::ReduceScatter, Algorithm::Direct),
     (CollectiveKind::ReduceScatter, Algorithm::Circulant),
     (CollectiveKind::ReduceScatter, Algorithm::TwoLevel),
+    (CollectiveKind::ReduceScatter, Algorithm::TwoLevelRing),
     (CollectiveKind::AllReduce, Algorithm::Relay),
     (CollectiveKind::ReduceScatter, Algorithm::Relay),
     (GATHER, Algorithm::Ring),
     (GATHER, Algorithm::Direct),
     (GATHER, Algorithm::Circulant),
     (GATHER, Algorithm::TwoLevel),
+    (GATHER, Algorithm::TwoLevelRing),
     (GATHER_V, Algorithm::Ring),
     (GATHER_V, Algorithm::Direct),
     (GATHER_V, Algorithm::Circulant),
     (GATHER_V, Algorithm::TwoLevel),
+    (GATHER_V, Algorithm::TwoLevelRing),
     (
         CollectiveKind::Broadcast { root: PeerId(1) },
         Algorithm::Chain,

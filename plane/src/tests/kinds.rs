@@ -113,8 +113,10 @@ async fn over_a_mesh_every_rank_ends_with_its_shard_or_with_all_of_them() {
 #[test(start_paused = true)]
 async fn in_two_levels_every_rank_ends_with_its_shard_or_with_all_of_them() {
     for (world, lanes) in [(2, 1), (3, 3), (4, 1), (5, 2), (8, 3)] {
-        let members = mesh(world, lanes);
-        all_keep_the_promise(members, &[SCATTER, GATHER], Algorithm::TwoLevel).await;
+        for algorithm in [Algorithm::TwoLevel, Algorithm::TwoLevelRing] {
+            let members = mesh(world, lanes);
+            all_keep_the_promise(members, &[SCATTER, GATHER], algorithm).await;
+        }
     }
 }
 
@@ -199,6 +201,7 @@ async fn a_reduce_scatter_and_an_all_gather_are_an_all_reduce() {
         Algorithm::Direct,
         Algorithm::Circulant,
         Algorithm::TwoLevel,
+        Algorithm::TwoLevelRing,
     ] {
         let inputs = random_bits(40_000, 5, 44);
         let whole = spec(ReduceOp::Avg, ElementType::F32, 10_000);

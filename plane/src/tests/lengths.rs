@@ -138,6 +138,7 @@ async fn over_a_mesh_every_rank_ends_with_what_all_have() {
 async fn in_two_levels_every_rank_ends_with_what_all_have() {
     for (world, lanes) in [(2, 1), (3, 3), (4, 1), (5, 2), (8, 3)] {
         all_end_with_all(mesh(world, lanes), Algorithm::TwoLevel).await;
+        all_end_with_all(mesh(world, lanes), Algorithm::TwoLevelRing).await;
     }
 }
 

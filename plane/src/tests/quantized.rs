@@ -379,6 +379,7 @@ async fn what_is_exchanged_directly_ends_with_the_same_bits_and_within_the_bound
 #[test(start_paused = true)]
 async fn what_takes_two_levels_ends_with_the_same_bits_and_within_the_bound() {
     all_cases_over_a_mesh(Algorithm::TwoLevel).await;
+    all_cases_over_a_mesh(Algorithm::TwoLevelRing).await;
 }
 
 #[test(start_paused = true)]

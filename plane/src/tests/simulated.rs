@@ -417,12 +417,13 @@ fn a_reduce_scatter_leaves_its_contributions_alone_whatever_the_schedule() {
     assert!(most_set_aside > 0, "there was no congestion");
 }
 
-const SCATTERING: [Algorithm; 5] = [
+const SCATTERING: [Algorithm; 6] = [
     Algorithm::Ring,
     Algorithm::Relay,
     Algorithm::Direct,
     Algorithm::Circulant,
     Algorithm::TwoLevel,
+    Algorithm::TwoLevelRing,
 ];
 
 /// However much each has, and wherever it is cut short.
@@ -465,11 +466,12 @@ fn what_all_have_is_gathered_whatever_the_schedule_and_can_be_put_back() {
     }
 }
 
-const GATHERING: [Algorithm; 4] = [
+const GATHERING: [Algorithm; 5] = [
     Algorithm::Ring,
     Algorithm::Direct,
     Algorithm::Circulant,
     Algorithm::TwoLevel,
+    Algorithm::TwoLevelRing,
 ];
 
 const SMALL: usize = 2_500;
@@ -496,7 +498,9 @@ fn buffers_that_travel_in_rounds_lead_to_the_result_and_can_be_put_back_whatever
 #[test]
 fn buffers_that_travel_in_two_levels_lead_to_the_result_and_can_be_put_back_whatever_the_schedule()
 {
-    leads_to_the_result_or_back(Algorithm::TwoLevel, 2 * SMALL);
-    leads_to_the_result_or_back(Algorithm::TwoLevel, 8 * SMALL);
-    leads_to_the_result_or_back(Algorithm::TwoLevel, 3);
+    for algorithm in [Algorithm::TwoLevel, Algorithm::TwoLevelRing] {
+        leads_to_the_result_or_back(algorithm, 2 * SMALL);
+        leads_to_the_result_or_back(algorithm, 8 * SMALL);
+        leads_to_the_result_or_back(algorithm, 3);
+    }
 }

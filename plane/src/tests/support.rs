@@ -167,7 +167,7 @@ pub(super) fn built_in(rank: usize, world: usize, round: Round) -> Vec<LinkInUse
 
 /// Each third rank is at another site.
 pub(super) fn sites(world: u32) -> Sites {
-    Sites::of((0..world).map(|rank| rank % 3 == 2))
+    Sites::of((0..world).map(|rank| [0, 0, 1, 2][rank as usize % 4]))
 }
 
 /// Peers 0, 1, … `world`, of which this one has this rank.

@@ -7,7 +7,7 @@ use crate::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, 
 use crate::id::PeerId;
 use crate::wire::{
     CIRCULANT_BUFFER_MAX, DIRECT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, FRAME_PAYLOAD_MAX,
-    WHOLE_BUFFER_MAX,
+    SITE_RING_SHARD_MIN, WHOLE_BUFFER_MAX,
 };
 
 fn spec(element: ElementType, count: u64) -> CollectiveSpec {
@@ -28,6 +28,7 @@ const fn between_machines(reach: Reach) -> Paths {
         within_machine: false,
         rounds_from: 4,
         two_levels: false,
+        site_ring: false,
         in_order: false,
         costs: None,
     }
@@ -39,6 +40,7 @@ const fn within_a_machine(reach: Reach) -> Paths {
         within_machine: true,
         rounds_from: 4,
         two_levels: false,
+        site_ring: false,
         in_order: false,
         costs: None,
     }
@@ -56,6 +58,7 @@ fn between_sites_everything_that_does_not_travel_whole_takes_two_levels_if_there
             within_machine,
             rounds_from: 4,
             two_levels: true,
+            site_ring: false,
             in_order: false,
             costs: None,
         };
@@ -171,6 +174,31 @@ fn a_quantized_buffer_is_never_sent_whole_and_takes_no_rounds() {
     assert_eq!(of(large, two_levels), Algorithm::TwoLevel);
 }
 
+#[test]
+fn large_shards_take_a_ring_of_three_sites_and_a_mesh_of_two() {
+    let of = |kind, bytes, site_ring| {
+        let spec = CollectiveSpec {
+            kind,
+            ..spec(ElementType::U8, bytes)
+        };
+        let paths = Paths {
+            two_levels: true,
+            site_ring,
+            ..between_machines(Reach::Mesh)
+        };
+        Algorithm::of(&spec, 16, paths)
+    };
+    let small = 16 * SITE_RING_SHARD_MIN;
+
+    for kind in [CollectiveKind::AllReduce, CollectiveKind::ReduceScatter] {
+        assert_eq!(of(kind, small, true), Algorithm::TwoLevel);
+        assert_eq!(of(kind, small + 16, true), Algorithm::TwoLevelRing);
+        assert_eq!(of(kind, small + 16, false), Algorithm::TwoLevel);
+    }
+    let broadcast = CollectiveKind::Broadcast { root: PeerId(1) };
+    assert_eq!(of(broadcast, small, true), Algorithm::TwoLevel);
+}
+
 /// What reduces so many bytes in the order of the peers.
 fn ordered(kind: CollectiveKind, bytes: u64) -> CollectiveSpec {
     CollectiveSpec {
@@ -254,6 +282,7 @@ fn a_wish_for_another_order_is_not_granted_to_what_is_ordered() {
         };
         let paths = Paths {
             two_levels: true,
+            site_ring: true,
             ..between_machines(Reach::Mesh)
         };
         let taken = Algorithm::of(&wished, 6, paths);

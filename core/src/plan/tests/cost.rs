@@ -63,6 +63,7 @@ fn mesh(costs: Costs) -> Paths {
         within_machine: false,
         rounds_from: 4,
         two_levels: costs.sites > 1 && costs.site_members_min > 1,
+        site_ring: costs.sites > 2,
         in_order: false,
         costs: Some(costs),
     }
@@ -126,13 +127,14 @@ fn what_is_quantized_takes_nothing_that_cannot_be_encoded_whatever_is_wished_for
     };
 
     for quantization in [Quantization::Blockwise4, to_bytes] {
-        assert_eq!(of(None, quantization), Algorithm::TwoLevel);
+        let chosen = of(None, quantization);
+        assert_eq!(chosen, Algorithm::TwoLevel);
         for wish in Algorithm::ALL {
             let can_be = matches!(
                 wish,
-                Algorithm::Ring | Algorithm::Direct | Algorithm::TwoLevel
+                Algorithm::Ring | Algorithm::Direct | Algorithm::TwoLevel | Algorithm::TwoLevelRing
             );
-            let expected = if can_be { wish } else { Algorithm::TwoLevel };
+            let expected = if can_be { wish } else { chosen };
             assert_eq!(of(Some(wish), quantization), expected);
         }
     }
@@ -213,13 +215,19 @@ fn four_sites_of_four_take_the_times_that_their_paths_allow() {
     // Two latencies, and 2 · S · 3/4 over four ways out at 2.5 MB/s each.
     assert_eq!(of(64_000, Algorithm::TwoLevel) / 10, 11);
     assert_eq!(of(64 * MB, Algorithm::TwoLevel) / 100, 108);
+    // Six latencies, and six times the 4 KB of a chunk; S · 3/2 over the ways out.
+    assert_eq!(of(64_000, Algorithm::TwoLevelRing) / 10, 31);
+    assert_eq!(of(64 * MB, Algorithm::TwoLevelRing) / 100, 96);
     // 2 · S · 15/16 over one.
     assert_eq!(of(64 * MB, Algorithm::Ring) / 1000, 48);
     // 2 · S · 12/16 over each.
     assert_eq!(of(64 * MB, Algorithm::Direct) / 1000, 43);
-    for bytes in [64_000, 4 * MB, 64 * MB] {
-        let chosen = Algorithm::of(&reduce(bytes), 16, mesh(costs));
-        assert_eq!(chosen, Algorithm::TwoLevel);
+    let chosen = |bytes| Algorithm::of(&reduce(bytes), 16, mesh(costs));
+    for bytes in [64_000, 2 * MB] {
+        assert_eq!(chosen(bytes), Algorithm::TwoLevel);
+    }
+    for bytes in [4 * MB, 64 * MB] {
+        assert_eq!(chosen(bytes), Algorithm::TwoLevelRing);
     }
 }
 

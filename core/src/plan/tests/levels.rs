@@ -54,6 +54,12 @@ fn each_byte_enters_a_site_once_and_all_its_members_share_the_way_out() {
     );
     assert_eq!(leave, [2_000; 16]);
 
+    let ring = Operation {
+        algorithm: Algorithm::TwoLevelRing,
+        ..operation(GATHER, &sites, stripe)
+    };
+    assert_eq!(crossings(ring).1, enter);
+
     let (leave, _) = crossings(operation(CollectiveKind::ReduceScatter, &sites, stripe));
     let of_site = |site| -> u64 {
         let members = sites.members(site).iter();
@@ -85,6 +91,76 @@ fn the_members_of_the_home_are_added_first_and_then_the_sums_of_the_other_sites(
     ];
     let expected: BTreeMap<u64, Sum> = (0..).zip(order).collect();
     assert_eq!(results, vec![expected; 5]);
+}
+
+#[test]
+fn in_a_ring_of_sites_each_adds_its_members_and_then_the_sum_of_the_sites_before() {
+    let sites = Sites::of([0, 1, 0, 2, 1]);
+    let shards = Shards::of_ranks(5, 5);
+    let ring = Operation {
+        algorithm: Algorithm::TwoLevelRing,
+        ..operation(CollectiveKind::AllReduce, &sites, shards.stripe(1, 0))
+    };
+
+    let results = simulate(ring, false).unwrap();
+
+    let order: Vec<Sum> = vec![
+        vec![0, 2, 3, 1, 4],
+        vec![1, 4, 0, 2, 3],
+        vec![0, 2, 3, 1, 4],
+        vec![3, 1, 4, 0, 2],
+        vec![1, 4, 0, 2, 3],
+    ];
+    let expected: BTreeMap<u64, Sum> = (0..).zip(order).collect();
+    assert_eq!(results, vec![expected; 5]);
+}
+
+/// So one connection fills the way out of a rank.
+#[test]
+fn among_equal_sites_a_rank_sends_to_one_other_site_only() {
+    let sites = Sites::of((0..12).map(|rank| rank / 3));
+    let shards = Shards::of_ranks(12, 12);
+    for kind in [
+        CollectiveKind::AllReduce,
+        CollectiveKind::ReduceScatter,
+        GATHER,
+    ] {
+        let ring = Operation {
+            algorithm: Algorithm::TwoLevelRing,
+            ..operation(kind, &sites, shards.stripe(1, 0))
+        };
+        for rank in 0..12 {
+            let sent = sends(ring, rank).into_iter();
+            let far = sent.filter(|(to, _)| to.rank / 3 != rank / 3);
+            let far: BTreeSet<u32> = far.map(|(to, _)| to.rank).collect();
+            assert_eq!(far, BTreeSet::from([(rank + 3) % 12]));
+        }
+    }
+}
+
+#[test]
+fn a_ring_of_two_sites_is_the_same_exchange_as_a_mesh_of_them() {
+    let sites = Sites::of([0, 1, 1, 0, 1, 0, 1]);
+    let shards = Shards::of_ranks(70, 7);
+    for kind in [
+        CollectiveKind::AllReduce,
+        CollectiveKind::ReduceScatter,
+        GATHER,
+    ] {
+        let mesh = operation(kind, &sites, shards.stripe(1, 0));
+        let ring = Operation {
+            algorithm: Algorithm::TwoLevelRing,
+            ..mesh
+        };
+        for rank in 0..7 {
+            let what = |operation| {
+                let sent = sends(operation, rank).into_iter();
+                sent.map(|(to, range)| (to.rank, to.step, range.start))
+                    .collect::<BTreeSet<_>>()
+            };
+            assert_eq!(what(ring), what(mesh));
+        }
+    }
 }
 
 #[test]

@@ -145,6 +145,16 @@ fn two_levels_of_few_ranks_take_what_is_estimated_but_for_a_quarter() {
     assert_within(-1.0..=26.0, Algorithm::TwoLevel, &arrangements, &sizes);
 }
 
+/// In the network a rank sends to one gateway of its site after the other, so the last one begins late. With few sites that
+/// is much of the time.
+#[test]
+fn rings_of_sites_take_what_is_estimated_but_for_a_fifth() {
+    let arrangements = [(3, 5), (4, 4), (8, 4), (16, 8), (64, 8)];
+    let sizes = [64 * KIB, 4 * MIB, 64 * MIB, GIB];
+    let ring = Algorithm::TwoLevelRing;
+    assert_within(-20.0..=20.0, ring, &arrangements, &sizes);
+}
+
 /// Between two sites of two it may be a third more: a reduce-scatter has three steps, and chunks whose way crosses both
 /// edges between the sites take 4/3 of the mean.
 #[test]

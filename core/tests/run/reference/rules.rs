@@ -24,6 +24,7 @@ const RINGS: Paths = Paths {
     within_machine: false,
     rounds_from: 4,
     two_levels: false,
+    site_ring: false,
     in_order: false,
     costs: None,
 };
