@@ -57,6 +57,7 @@ pub(crate) fn elements_of<T: Element>(bytes: &[u8]) -> Option<&[T]> {
 pub(crate) fn bytes_of_mut<T: Element>(elements: &mut [T]) -> &mut [u8] {
     bytemuck::cast_slice_mut(elements)
 }
+
 /// Makes a vector so long. Its memory is used again, and what it held is of no use.
 pub(crate) fn resize<T: Element>(
     vector: &mut Vec<T>,

@@ -2,7 +2,8 @@
 //!
 //! Around a ring each partial sum is encoded. In two levels each contribution is, each sum of a site, and the result; of
 //! the sites of so many ranks the worst are the home of the chunk alone and all others together. There the sum that is
-//! encoded is the largest, and directly it is not encoded at all.
+//! encoded is the largest, and directly it is not encoded at all. In a ring of M sites, N − M contributions and M − 1
+//! partial sums are encoded: no more encodings than around a ring of the ranks, and of no larger numbers.
 
 use pccl_core::element::{ElementType, Quantization, ReduceOp};
 use pccl_kernels::Codec;

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`FRAME_PAYLOAD_MAX`], 256 KiB | the payload of a frame | large enough that headers and system calls do not count, small enough to stay in a core's cache |
 //! | [`COPIED_PAYLOAD_MAX`], 1 MiB | the payload of a frame that all others only copy, within a machine | nothing is added to it while it is in a cache, and fewer frames cost less |
-//! | [`SITE_RING_PAYLOAD_MAX`], 64 KiB | the payload of a frame in a ring of sites | a frame goes on when all of it is here, so short ones keep more sites busy |
+//! | [`SITE_RING_PAYLOAD_MAX`], 64 KiB | the payload of a frame in a ring of sites, unless it is encoded | a frame goes on when all of it is here, so short ones keep more sites busy |
 //! | [`ENCODED_FRAME_ELEMENTS`], 64 Ki | the elements of an encoded frame | a frame has parameters of its own, so all ranks have to cut alike |
 //! | [`STRIPE_BYTES_MIN`], 512 KiB | how short a stripe may be: a smaller buffer takes fewer lanes | a shorter one costs more in frames than another lane brings |
 //! | [`HELD_MAX`], 4 | frames of an operation that wait in scratch for one lane; those beyond are set aside in memory of the result | memory that does not grow with the buffer, and a frame in scratch is still in a cache |

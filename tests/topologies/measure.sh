@@ -8,7 +8,7 @@
 #   sh tests/topologies/measure.sh two-sites           a ring that crosses between two sites at each step
 #   sh tests/topologies/measure.sh choice [COLLECTIVE] every algorithm beside the one that the master chooses
 #   sh tests/topologies/measure.sh lanes               18 peers over the Atlantic: lanes, and reduces at once
-#   sh tests/topologies/measure.sh levels              four sites of four hosts: two levels, and two rings
+#   sh tests/topologies/measure.sh levels              four sites of four hosts: two levels, with and without a ring of sites, and two rings
 #   sh tests/topologies/measure.sh rings               18 peers over the Atlantic: a bad ring, a random and the best
 #
 # Each takes some minutes at most. A line at the end that packets were lost before the wire means that this machine is
@@ -119,9 +119,11 @@ levels)
     small="--min-bytes 64K --max-bytes 4M --iters 5"
     large="--min-bytes 64M --max-bytes 64M --iters 1 --warmup 1"
     of_sites cat "$sites_of_four $small"
+    of_sites cat "$sites_of_four $small --algorithm two-level"
     of_sites cat "--sites one $small"
     of_sites "$random" "--sites one $small"
     of_sites cat "$sites_of_four $large"
+    of_sites cat "$sites_of_four $large --algorithm two-level"
     of_sites cat "--sites one $large"
     ;;
 lanes)

@@ -71,9 +71,12 @@ pub fn everything() -> usize {
         let plan = Plan::new(kind, algorithm, 4, 1);
         plan.map_or(0, |plan| plan.arrivals(shards.stripe(stripes, 0)).count())
     };
-    let sites = Sites::of([0, 0, 1, 1]);
-    let levels = Plan::among(CollectiveKind::AllReduce, Algorithm::TwoLevel, &sites, 1);
-    let levels = levels.map_or(0, |plan| plan.arrivals(shards.stripe(stripes, 0)).count());
+    let sites = Sites::of([0, 0, 1, 2]);
+    let at_sites = |algorithm| {
+        let plan = Plan::among(CollectiveKind::AllReduce, algorithm, &sites, 1);
+        plan.map_or(0, |plan| plan.arrivals(shards.stripe(stripes, 0)).count())
+    };
+    let levels = at_sites(Algorithm::TwoLevel) + at_sites(Algorithm::TwoLevelRing);
     let flows = |algorithm| flows_of(CollectiveKind::AllReduce, algorithm);
     let root = CollectiveKind::Broadcast { root: 0 };
 

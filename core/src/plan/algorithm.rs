@@ -32,7 +32,7 @@ pub struct Paths {
     pub rounds_from: u32,
     /// Whether the members are at several sites, with several members at one of them.
     pub two_levels: bool,
-    /// Whether there are also three sites or more. A ring of two sites is the same as a mesh of them.
+    /// As `two_levels`, and there are three sites or more. A ring of two sites is the same as a mesh of them.
     pub site_ring: bool,
     /// Whether the ring is in the [order of the turns](super::is_in_order), so that a relayed sum goes around once.
     pub in_order: bool,
@@ -180,10 +180,11 @@ pub enum Algorithm {
     /// result goes the same way: from rank r to the gateway at the next site and from there to the next one, and at each
     /// site to the other members.
     ///
-    /// As many bytes leave and enter a site as with `TwoLevel`. It takes 2·(M − 1) latencies between M sites, where that
-    /// takes 2. But only one connection at a time fills the way out of a rank, if all sites have equally many ranks,
-    /// where there it is M − 1 of them. Several that begin at the same time do not know of each other, overflow the queue
-    /// before a slow path, and lose packets.
+    /// As many bytes enter a site as with `TwoLevel`, and as many leave it if all sites have equally many ranks. Otherwise
+    /// a small site sends more, because it forwards the results of all sites but one. It takes 2·(M − 1) latencies between
+    /// M sites, where `TwoLevel` takes 2. But if sites have equally many ranks, and these follow one another, a rank sends
+    /// to one other site and not to M − 1. Connections that begin at the same time do not know of each other, overflow
+    /// the queue before a slow path, and lose packets.
     ///
     /// With one rank at each site, it sends as [`Ring`](Self::Ring) does. With two sites, it is the same exchange as
     /// [`TwoLevel`](Self::TwoLevel), and with one as [`Direct`](Self::Direct).

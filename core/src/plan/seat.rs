@@ -151,7 +151,7 @@ impl<'a> Seat<'a> {
     }
 
     /// Number of ranks at other sites.
-    pub(super) fn strangers(self) -> u32 {
+    fn strangers(self) -> u32 {
         self.sites.world().saturating_sub(self.size())
     }
 
@@ -254,7 +254,7 @@ impl<'a> Seat<'a> {
     }
 
     /// The position of a shard, by its number, among those to which sums of other sites are added, in the order of the
-    /// shards. It is the same for all ranks: a rank that takes sums in this order waits for none that waits for it.
+    /// shards. This order is the same for all ranks: a rank that takes sums in this order waits for none that waits for it.
     pub(super) fn place_of_joined(self, number: u32) -> u32 {
         let before_own = self.joined_before_own();
         match number {

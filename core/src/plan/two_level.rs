@@ -139,8 +139,8 @@ pub(super) fn contributions(plan: Plan<'_>, seat: Seat<'_>) -> u32 {
 /// same for all members of a site. So sums are complete in this order.
 ///
 /// Among a mesh of sites it ascends from the last member, so the sites do not all send to the same one at the same time.
-/// In a ring of sites it descends from the first member: the sums that begin here come first, and then those that
-/// arrive after one step, two steps and so on.
+/// In a ring of sites it descends from the first member. If the members of each site follow one another, the sums that
+/// begin here come first, and then those that arrive after one step, two steps and so on.
 fn contributed(plan: Plan<'_>, seat: Seat<'_>) -> impl Iterator<Item = u32> {
     let first = seat.members().first().copied().unwrap_or(plan.rank);
     let last = seat.members().last().copied().unwrap_or(plan.rank);

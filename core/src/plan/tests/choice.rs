@@ -197,6 +197,7 @@ fn large_shards_take_a_ring_of_three_sites_and_a_mesh_of_two() {
     }
     let broadcast = CollectiveKind::Broadcast { root: PeerId(1) };
     assert_eq!(of(broadcast, small, true), Algorithm::TwoLevel);
+    assert_eq!(of(broadcast, small + 16, true), Algorithm::TwoLevel);
 }
 
 /// What reduces so many bytes in the order of the peers.

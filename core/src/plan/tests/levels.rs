@@ -22,6 +22,22 @@ fn operation<'a>(kind: CollectiveKind<u32>, sites: &'a Sites, stripe: Stripe<'a>
     }
 }
 
+/// The same around a ring of the sites.
+fn around<'a>(kind: CollectiveKind<u32>, sites: &'a Sites, stripe: Stripe<'a>) -> Operation<'a> {
+    Operation {
+        algorithm: Algorithm::TwoLevelRing,
+        ..operation(kind, sites, stripe)
+    }
+}
+
+/// Asserts that all ranks end with sums of five elements that were added in these orders.
+fn assert_added_in(orders: [[u32; 5]; 5], operation: Operation<'_>) {
+    let sums = orders.map(Sum::from).into_iter();
+    let expected: BTreeMap<u64, Sum> = (0..).zip(sums).collect();
+    let results = simulate(operation, false).unwrap();
+    assert_eq!(results, vec![expected; 5]);
+}
+
 /// How many elements leave each rank for other sites, and how many enter each site.
 fn crossings(operation: Operation<'_>) -> (Vec<u64>, BTreeMap<u32, u64>) {
     let sites = operation.sites;
@@ -54,10 +70,7 @@ fn each_byte_enters_a_site_once_and_all_its_members_share_the_way_out() {
     );
     assert_eq!(leave, [2_000; 16]);
 
-    let ring = Operation {
-        algorithm: Algorithm::TwoLevelRing,
-        ..operation(GATHER, &sites, stripe)
-    };
+    let ring = around(GATHER, &sites, stripe);
     assert_eq!(crossings(ring).1, enter);
 
     let (leave, _) = crossings(operation(CollectiveKind::ReduceScatter, &sites, stripe));
@@ -78,41 +91,30 @@ fn each_byte_enters_a_site_once_and_all_its_members_share_the_way_out() {
 fn the_members_of_the_home_are_added_first_and_then_the_sums_of_the_other_sites() {
     let sites = Sites::of([0, 1, 0, 2, 1]);
     let shards = Shards::of_ranks(5, 5);
-    let kind = CollectiveKind::AllReduce;
-
-    let results = simulate(operation(kind, &sites, shards.stripe(1, 0)), false).unwrap();
-
-    let order: Vec<Sum> = vec![
-        vec![0, 2, 1, 4, 3],
-        vec![1, 4, 0, 2, 3],
-        vec![0, 2, 1, 4, 3],
-        vec![3, 0, 2, 1, 4],
-        vec![1, 4, 0, 2, 3],
+    let orders = [
+        [0, 2, 1, 4, 3],
+        [1, 4, 0, 2, 3],
+        [0, 2, 1, 4, 3],
+        [3, 0, 2, 1, 4],
+        [1, 4, 0, 2, 3],
     ];
-    let expected: BTreeMap<u64, Sum> = (0..).zip(order).collect();
-    assert_eq!(results, vec![expected; 5]);
+    let kind = CollectiveKind::AllReduce;
+    assert_added_in(orders, operation(kind, &sites, shards.stripe(1, 0)));
 }
 
 #[test]
 fn in_a_ring_of_sites_each_adds_its_members_and_then_the_sum_of_the_sites_before() {
     let sites = Sites::of([0, 1, 0, 2, 1]);
     let shards = Shards::of_ranks(5, 5);
-    let ring = Operation {
-        algorithm: Algorithm::TwoLevelRing,
-        ..operation(CollectiveKind::AllReduce, &sites, shards.stripe(1, 0))
-    };
-
-    let results = simulate(ring, false).unwrap();
-
-    let order: Vec<Sum> = vec![
-        vec![0, 2, 3, 1, 4],
-        vec![1, 4, 0, 2, 3],
-        vec![0, 2, 3, 1, 4],
-        vec![3, 1, 4, 0, 2],
-        vec![1, 4, 0, 2, 3],
+    let orders = [
+        [0, 2, 3, 1, 4],
+        [1, 4, 0, 2, 3],
+        [0, 2, 3, 1, 4],
+        [3, 1, 4, 0, 2],
+        [1, 4, 0, 2, 3],
     ];
-    let expected: BTreeMap<u64, Sum> = (0..).zip(order).collect();
-    assert_eq!(results, vec![expected; 5]);
+    let kind = CollectiveKind::AllReduce;
+    assert_added_in(orders, around(kind, &sites, shards.stripe(1, 0)));
 }
 
 /// So one connection fills the way out of a rank.
@@ -125,10 +127,7 @@ fn among_equal_sites_a_rank_sends_to_one_other_site_only() {
         CollectiveKind::ReduceScatter,
         GATHER,
     ] {
-        let ring = Operation {
-            algorithm: Algorithm::TwoLevelRing,
-            ..operation(kind, &sites, shards.stripe(1, 0))
-        };
+        let ring = around(kind, &sites, shards.stripe(1, 0));
         for rank in 0..12 {
             let sent = sends(ring, rank).into_iter();
             let far = sent.filter(|(to, _)| to.rank / 3 != rank / 3);
@@ -148,10 +147,7 @@ fn a_ring_of_two_sites_is_the_same_exchange_as_a_mesh_of_them() {
         GATHER,
     ] {
         let mesh = operation(kind, &sites, shards.stripe(1, 0));
-        let ring = Operation {
-            algorithm: Algorithm::TwoLevelRing,
-            ..mesh
-        };
+        let ring = around(kind, &sites, shards.stripe(1, 0));
         for rank in 0..7 {
             let what = |operation| {
                 let sent = sends(operation, rank).into_iter();
