@@ -222,6 +222,14 @@ impl Sites {
         self.has_two_levels() && self.count() > 2
     }
 
+    /// Whether no site has more than twice as many ranks as another.
+    #[must_use]
+    pub fn are_even(&self) -> bool {
+        let sizes = || self.members.iter().map(Vec::len);
+        let (least, most) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));
+        most <= least.saturating_mul(2)
+    }
+
     /// The site of a rank. `None` if there is no such rank.
     #[must_use]
     pub fn of_rank(&self, rank: u32) -> Option<u32> {

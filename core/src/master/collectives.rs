@@ -195,6 +195,7 @@ impl Master {
                 LevelsAtOneSite => true
             ),
             site_ring: sites.has_site_ring(),
+            even_sites: sites.are_even(),
             in_order: is_in_order(&record.ring.0),
             costs: record.costs,
         })

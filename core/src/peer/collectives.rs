@@ -174,6 +174,7 @@ impl Accepted {
             rounds_from: u32::MAX,
             two_levels: sites.has_two_levels(),
             site_ring: sites.has_site_ring(),
+            even_sites: true,
             in_order: false,
             costs: None,
         };

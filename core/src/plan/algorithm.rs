@@ -34,6 +34,9 @@ pub struct Paths {
     pub two_levels: bool,
     /// As `two_levels`, and there are three sites or more. A ring of two sites is the same as a mesh of them.
     pub site_ring: bool,
+    /// Whether [the sites are even](crate::site::Sites::are_even). In an all-reduce, a small site among large ones sends
+    /// more in a ring of the sites than in a mesh of them.
+    pub even_sites: bool,
     /// Whether the ring is in the [order of the turns](super::is_in_order), so that a relayed sum goes around once.
     pub in_order: bool,
     /// The known costs of the paths. `None` if they are not known.
@@ -181,7 +184,8 @@ pub enum Algorithm {
     /// site to the other members.
     ///
     /// As many bytes enter a site as with `TwoLevel`, and as many leave it if all sites have equally many ranks. Otherwise
-    /// a small site sends more, because it forwards the results of all sites but one. It takes 2·(M − 1) latencies between
+    /// a small site sends more in a gather, because it forwards the results of all sites but one, and receives more in a
+    /// reduce. It takes 2·(M − 1) latencies between
     /// M sites, where `TwoLevel` takes 2. But if sites have equally many ranks, and these follow one another, a rank sends
     /// to one other site and not to M − 1. Connections that begin at the same time do not know of each other, overflow
     /// the queue before a slow path, and lose packets.
@@ -261,8 +265,9 @@ impl Algorithm {
     /// - A buffer that may be sent whole is: over a mesh, within a machine in the circulant pattern from [a
     ///   number](Paths::rounds_from) of ranks on, and otherwise around a ring.
     /// - Over a mesh of members at several sites, with several members at one of them, all other buffers take the two
-    ///   levels: from three sites on with a ring among them, if a shard has more than [`SITE_RING_SHARD_MIN`] bytes, and
-    ///   they are not within one machine.
+    ///   levels: from three sites on with a ring among them, if a shard has more than [`SITE_RING_SHARD_MIN`] bytes and
+    ///   they are not within one machine. An all-reduce takes that ring only if the sites
+    ///   are [even](Paths::even_sites).
     /// - Over any other mesh a buffer of at most [`DIRECT_BUFFER_MAX`] bytes is sent directly. Within a machine it
     ///   takes the circulant pattern up to [`CIRCULANT_BUFFER_MAX`]; worlds that are too small for rounds send it
     ///   directly up to [`DIRECT_WITHIN_MACHINE_MAX`].
@@ -329,7 +334,9 @@ impl Algorithm {
         let is_broadcast = spec.kind.root().is_some();
         let branches = is_moderate && !paths.within_machine;
         let shard_bytes = bytes_of(spec) / u64::from(world.max(1));
-        let ring_of_sites = shard_bytes > SITE_RING_SHARD_MIN && !paths.within_machine;
+        let ring_of_sites = shard_bytes > SITE_RING_SHARD_MIN
+            && !paths.within_machine
+            && (paths.even_sites || !(spec.kind.reduces() && spec.kind.gathers()));
         let candidates = [
             Some(whole),
             Some(Self::Whole(Pattern::Ring)),
@@ -353,8 +360,7 @@ impl Algorithm {
     /// most [`WHOLE_BUFFER_MAX`] bytes, and if the buffers of all ranks together fit in one frame ([`FRAME_PAYLOAD_MAX`]),
     /// because a rank keeps them all until it adds. Rounds are limited to [`CIRCULANT_BUFFER_MAX`] bytes, because a
     /// round is one message. Two levels need several sites, and several members at one of them, and a ring of the sites
-    /// three of these. In a world of two the
-    /// ring is the mesh, and a mesh brings no gain.
+    /// three of these. In a world of two the ring is the mesh, and a mesh brings no gain.
     ///
     /// An [ordered](CollectiveSpec::ordered) collective is never quantized, and takes only algorithms that add in the
     /// order of the peers. In a world of two the ring does, because a + b = b + a.

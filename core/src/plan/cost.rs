@@ -203,18 +203,14 @@ impl Costs {
     }
 
     /// The load of a member of the smallest site, which is the highest.
-    fn in_two_levels(&self, kind: CollectiveKind, world: u32, bytes: u128) -> Load {
-        let world = u128::from(world.max(1));
+    fn in_two_levels(&self, kind: CollectiveKind, ranks: u32, bytes: u128) -> Load {
+        let world = u128::from(ranks.max(1));
         let members = u128::from(self.site_members_min.max(1));
         let other_sites = u128::from(self.sites.max(1)) - 1;
         let strangers = world.saturating_sub(members);
-        let (reduces, gathers) = (u128::from(kind.reduces()), u128::from(kind.gathers()));
-        let halves = reduces + gathers;
-        // Sums of the shards of other sites leave it, and results of its own go to each of these.
-        let sums = bytes * strangers / world / members;
-        let results = bytes * other_sites / world;
+        let halves = u128::from(kind.reduces()) + u128::from(kind.gathers());
         let far = Bytes {
-            all: reduces * sums + gathers * results,
+            all: self.between_sites(kind, ranks, bytes, bytes * other_sites / world),
             on_a_path: halves * bytes / world,
         };
         let near = Bytes {
@@ -234,17 +230,34 @@ impl Costs {
         }
     }
 
+    /// What a member of the smallest site sends to other sites or receives from them, whichever is more. In a reduce, the
+    /// sums of the shards of other sites leave it; in a gather, their results come to it, which is as much. The other
+    /// way there are as many bytes as results that leave it in a gather.
+    fn between_sites(&self, kind: CollectiveKind, world: u32, bytes: u128, results: u128) -> u128 {
+        let world = u128::from(world.max(1));
+        let members = u128::from(self.site_members_min.max(1));
+        let of_other_sites = bytes * world.saturating_sub(members) / world / members;
+        match (kind.reduces(), kind.gathers()) {
+            (false, false) => 0,
+            (true, false) | (false, true) => of_other_sites,
+            (true, true) => of_other_sites + results,
+        }
+    }
+
     /// In two levels, from site to site. A chunk takes the latencies of its way, and follows its first frame. The way
-    /// out of a member has to carry all of its chunks, one connection after the other, and the last byte then takes its
-    /// latency.
+    /// out of a member of the smallest site, which sends the most, has to carry all of its chunks, one connection after
+    /// the other, and the last byte then takes its latency.
     fn around_sites(&self, kind: CollectiveKind, world: u32, bytes: u128) -> u128 {
         let Load {
             near_latencies: halves,
-            far,
             near,
             messages,
             ..
         } = self.in_two_levels(kind, world, bytes);
+        // Results of all shards leave it but those of the next site, which is of mean size.
+        let sites = u128::from(self.sites.max(1));
+        let results = bytes * (sites - 1) / sites / u128::from(self.site_members_min.max(1));
+        let one_way = self.between_sites(kind, world, bytes, results);
         let hops = halves * u128::from(self.sites.saturating_sub(1));
         let share = bytes / u128::from(world.max(1));
         let first = share.min(SITE_RING_PAYLOAD_MAX as u128);
@@ -256,8 +269,9 @@ impl Costs {
         };
         let of_chunk =
             hops * (self.far.latency_ns() + over_one_path(first)) + over_one_path(share - first);
-        let of_member = over_one_path(far.all) + self.far.latency_ns();
-        of_chunk.max(of_member).max(self.near.time(near))
+        let of_member = over_one_path(one_way) + self.far.latency_ns();
+        let inside = self.near.time(near) * MEETING_PERCENT / 100;
+        of_chunk.max(of_member).max(inside)
             + halves * self.near.latency_ns()
             + messages * MESSAGE_NS
     }

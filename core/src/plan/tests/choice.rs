@@ -29,6 +29,7 @@ const fn between_machines(reach: Reach) -> Paths {
         rounds_from: 4,
         two_levels: false,
         site_ring: false,
+        even_sites: true,
         in_order: false,
         costs: None,
     }
@@ -41,6 +42,7 @@ const fn within_a_machine(reach: Reach) -> Paths {
         rounds_from: 4,
         two_levels: false,
         site_ring: false,
+        even_sites: true,
         in_order: false,
         costs: None,
     }
@@ -59,6 +61,7 @@ fn between_sites_everything_that_does_not_travel_whole_takes_two_levels_if_there
             rounds_from: 4,
             two_levels: true,
             site_ring: false,
+            even_sites: true,
             in_order: false,
             costs: None,
         };
@@ -176,28 +179,68 @@ fn a_quantized_buffer_is_never_sent_whole_and_takes_no_rounds() {
 
 #[test]
 fn large_shards_take_a_ring_of_three_sites_and_a_mesh_of_two() {
-    let of = |kind, bytes, site_ring| {
+    let of = |kind, bytes, paths: Paths| {
         let spec = CollectiveSpec {
             kind,
             ..spec(ElementType::U8, bytes)
         };
-        let paths = Paths {
-            two_levels: true,
-            site_ring,
-            ..between_machines(Reach::Mesh)
-        };
         Algorithm::of(&spec, 16, paths)
     };
+    let mesh_of_two = Paths {
+        two_levels: true,
+        ..between_machines(Reach::Mesh)
+    };
+    let ring_of_three = Paths {
+        site_ring: true,
+        ..mesh_of_two
+    };
+    let uneven = Paths {
+        even_sites: false,
+        ..ring_of_three
+    };
+    let within_machine = Paths {
+        within_machine: true,
+        ..ring_of_three
+    };
     let small = 16 * SITE_RING_SHARD_MIN;
+    let large = small + 16;
+    let gather = CollectiveKind::AllGather {
+        laid_out_for: Membership(0),
+    };
 
-    for kind in [CollectiveKind::AllReduce, CollectiveKind::ReduceScatter] {
-        assert_eq!(of(kind, small, true), Algorithm::TwoLevel);
-        assert_eq!(of(kind, small + 16, true), Algorithm::TwoLevelRing);
-        assert_eq!(of(kind, small + 16, false), Algorithm::TwoLevel);
+    for kind in [
+        CollectiveKind::AllReduce,
+        CollectiveKind::ReduceScatter,
+        gather,
+    ] {
+        assert_eq!(of(kind, small, ring_of_three), Algorithm::TwoLevel);
+        assert_eq!(of(kind, large, ring_of_three), Algorithm::TwoLevelRing);
+        assert_eq!(of(kind, large, mesh_of_two), Algorithm::TwoLevel);
+        assert_eq!(of(kind, large, within_machine), Algorithm::TwoLevel);
+        // A small site sends more results, and receives more sums, which is no matter if there is only one half.
+        let among_uneven = match kind == CollectiveKind::AllReduce {
+            true => Algorithm::TwoLevel,
+            false => Algorithm::TwoLevelRing,
+        };
+        assert_eq!(of(kind, large, uneven), among_uneven);
     }
     let broadcast = CollectiveKind::Broadcast { root: PeerId(1) };
-    assert_eq!(of(broadcast, small, true), Algorithm::TwoLevel);
-    assert_eq!(of(broadcast, small + 16, true), Algorithm::TwoLevel);
+    for bytes in [16 * 4 * 1024, DIRECT_BUFFER_MAX] {
+        assert_eq!(of(broadcast, bytes, ring_of_three), Algorithm::TwoLevel);
+    }
+    assert_eq!(of(broadcast, large, ring_of_three), Algorithm::Chain);
+}
+
+#[test]
+fn sites_are_even_if_none_has_more_than_twice_as_many_ranks_as_another() {
+    let are = |ranks: &[u32]| Sites::of(ranks).are_even();
+
+    for ranks in [&[][..], &[0], &[0, 0, 0], &[0, 1, 1], &[0, 1, 2, 1]] {
+        assert!(are(ranks), "{ranks:?}");
+    }
+    for ranks in [&[0, 1, 1, 1][..], &[0, 0, 1, 1, 1, 2]] {
+        assert!(!are(ranks), "{ranks:?}");
+    }
 }
 
 /// What reduces so many bytes in the order of the peers.

@@ -64,6 +64,7 @@ fn mesh(costs: Costs) -> Paths {
         rounds_from: 4,
         two_levels: costs.sites > 1 && costs.site_members_min > 1,
         site_ring: costs.sites > 2,
+        even_sites: true,
         in_order: false,
         costs: Some(costs),
     }

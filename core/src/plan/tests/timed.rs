@@ -61,6 +61,18 @@ impl Arrangement {
         }
     }
 
+    /// Sites of these sizes.
+    fn of_sizes(sizes: &[u32]) -> Self {
+        let (near, far) = near_and_far();
+        let ranks = (0..)
+            .zip(sizes)
+            .flat_map(|(site, size): (u32, _)| (0..*size).map(move |_| site));
+        let sites = Sites::of(ranks);
+        let least = sizes.iter().copied().min().unwrap_or(0);
+        let costs = among(sites.count(), least, near, far);
+        Self { sites, near, costs }
+    }
+
     /// By size of the buffer.
     fn times(
         &self,
@@ -155,6 +167,31 @@ fn rings_of_sites_take_what_is_estimated_but_for_a_fifth() {
     assert_within(-20.0..=20.0, ring, &arrangements, &sizes);
 }
 
+/// In a ring of them, a small site forwards the results of all shards but those of the next one, which is of mean size in
+/// the estimate.
+#[test]
+fn two_levels_of_uneven_sites_take_what_is_estimated_but_for_a_fifth() {
+    let mut excesses = Vec::new();
+    for sizes in [&[1, 8, 8][..], &[1, 1, 14], &[2, 4, 4, 4], &[8, 1, 8, 3]] {
+        let arrangement = Arrangement::of_sizes(sizes);
+        for algorithm in [Algorithm::TwoLevel, Algorithm::TwoLevelRing] {
+            for kind in kinds() {
+                let times = arrangement.times(kind, algorithm, &[64 * MIB, GIB]);
+                excesses.extend(times.into_iter().map(|times| {
+                    let excess = times.excess();
+                    std::println!("{algorithm}, {sizes:?}, {:?}: {excess:+.1} %", kind.0);
+                    excess
+                }));
+            }
+        }
+    }
+    assert!(
+        excesses
+            .iter()
+            .all(|excess| (-20.0..=20.0).contains(excess))
+    );
+}
+
 /// Between two sites of two it may be a third more: a reduce-scatter has three steps, and chunks whose way crosses both
 /// edges between the sites take 4/3 of the mean.
 #[test]
@@ -202,14 +239,25 @@ fn rounds_among_512_ranks_take_up_to_a_third_less_than_estimated() {
     assert_within(-1.0..=29.0, circulant, &[(64, 8)], &[64 * KIB, 128 * KIB]);
 }
 
+/// Among three sites of five it takes 14 % more than the best, because the last gateway of a ring of sites begins late.
 #[test]
 fn what_is_estimated_to_be_the_fastest_is_so_but_for_a_twentieth() {
     let sizes = [64 * KIB, 4 * MIB, 64 * MIB, GIB];
     let [all_reduce, ..] = kinds();
-    for (sites, members) in [(1, 4), (1, 8), (1, 16), (2, 2), (4, 4), (8, 4)] {
+    let [near, late] = [105, 115];
+    for (sites, members, percent) in [
+        (1, 4, near),
+        (1, 8, near),
+        (1, 16, near),
+        (2, 2, near),
+        (3, 5, late),
+        (4, 4, near),
+        (8, 4, near),
+    ] {
         let arrangement = Arrangement::of(sites, members);
         let mut candidates = vec![Algorithm::Ring, Algorithm::Direct];
         candidates.extend((sites > 1).then_some(Algorithm::TwoLevel));
+        candidates.extend((sites > 2).then_some(Algorithm::TwoLevelRing));
         let times = candidates
             .iter()
             .map(|algorithm| arrangement.times(all_reduce, *algorithm, &sizes));
@@ -219,7 +267,7 @@ fn what_is_estimated_to_be_the_fastest_is_so_but_for_a_twentieth() {
             let chosen = of_size().min_by_key(|times| times.estimated).unwrap();
             let best = of_size().map(|times| times.simulated).min().unwrap();
             assert!(
-                chosen.simulated * 100 <= best * 105,
+                chosen.simulated * 100 <= best * percent,
                 "{bytes} bytes, {sites} sites of {members}: {chosen:?}, the best takes {best}"
             );
         }

@@ -25,6 +25,7 @@ const RINGS: Paths = Paths {
     rounds_from: 4,
     two_levels: false,
     site_ring: false,
+    even_sites: true,
     in_order: false,
     costs: None,
 };
