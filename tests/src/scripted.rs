@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use pccl::{CollectiveReport, Communicator, Error, Reduce, SharedState, SyncStrategy};
+use pccl::{Algorithm, CollectiveReport, Communicator, Error, Reduce, SharedState, SyncStrategy};
 use pccl_subprocess::{obey_orders, tell};
 
 use crate::contribution::{SLOTS, checksum, fill, is_contribution, verify};
@@ -51,6 +51,9 @@ pub struct PeerOptions {
     /// Reduce by the other collectives: scatter, gather and broadcast
     #[arg(long)]
     pub halves: bool,
+    /// Reduce with a ring of the sites, if there are three of them
+    #[arg(long)]
+    pub site_ring: bool,
     /// Tell of one commit in so many, besides those after a change of the contributors
     #[arg(long, default_value_t = 1)]
     pub tell_every: u64,
@@ -85,6 +88,7 @@ impl PeerOptions {
             sync: false,
             several: false,
             halves: false,
+            site_ring: false,
             tell_every: 1,
             rejoin: false,
             tell_warnings: false,
@@ -133,6 +137,9 @@ impl PeerOptions {
         }
         if self.halves {
             arguments.push("--halves".into());
+        }
+        if self.site_ring {
+            arguments.push("--site-ring".into());
         }
         arguments
     }
@@ -347,9 +354,14 @@ impl<'a> Scripted<'a> {
     /// Calls again with the buffer as it comes back, so that a buffer that is not restored spoils the
     /// sum. False: the topology has to be updated first.
     fn reduce(&mut self) -> Result<bool, End> {
+        let mut sum = Reduce::sum();
+        if self.options.site_ring {
+            sum = sum.algorithm(Algorithm::TwoLevelRing);
+        }
         loop {
-            match self.comm.all_reduce(&mut self.buffer, Reduce::sum()) {
+            match self.comm.all_reduce(&mut self.buffer, sum) {
                 Ok(report) => {
+                    self.check_algorithm(&report)?;
                     self.committed(&report, now())?;
                     return Ok(true);
                 }
@@ -365,6 +377,19 @@ impl<'a> Scripted<'a> {
                     return Err(End::Error(error, Some(restored)));
                 }
             }
+        }
+    }
+
+    fn check_algorithm(&self, report: &CollectiveReport) -> Result<(), End> {
+        let algorithm = report.algorithm;
+        let has_site_ring = report.sites > 2 && report.contributors.len() > report.sites;
+        let is_site_ring = algorithm == Algorithm::TwoLevelRing;
+        match self.options.site_ring && has_site_ring && !is_site_ring {
+            true => Err(End::Wrong(format!(
+                "{algorithm} among {} sites",
+                report.sites
+            ))),
+            false => Ok(()),
         }
     }
 

@@ -40,13 +40,14 @@ fn hear(swarm: &mut Swarm, survivors: &[Member]) -> BTreeMap<u64, (Vec<Commit>, 
     told
 }
 
-/// Kills the peer of this place at this moment. How many attempts of each survivor failed.
-fn kill(place: usize, moment: Moment) -> usize {
+/// Kills the peer of this place at this moment, in a mesh or a ring of the sites. How many attempts of each survivor failed.
+fn kill(place: usize, moment: Moment, site_ring: bool) -> usize {
     let mut swarm = Swarm::recorded(Path::new(env!("CARGO_BIN_EXE_test_peer"))).unwrap();
     let master = swarm.master_builder().spawn("127.0.0.1:0").unwrap();
     let at = |site: &str| PeerOptions {
         site: site.to_owned(),
         elements: ELEMENTS,
+        site_ring,
         ..PeerOptions::of(&master)
     };
     let mut survivors: Vec<Member> = SITES
@@ -74,14 +75,24 @@ fn kill(place: usize, moment: Moment) -> usize {
 fn a_peer_that_is_killed_in_two_levels_aborts_the_reduce_for_all_once_wherever_it_is() {
     // At home among others, and with a site of its own.
     for place in [0, 3, 4] {
-        assert_eq!(kill(place, Moment::FrameSent), 1);
-        assert_eq!(kill(place, Moment::PlanDone), 1);
+        assert_eq!(kill(place, Moment::FrameSent, false), 1);
+        assert_eq!(kill(place, Moment::PlanDone, false), 1);
+    }
+}
+
+/// Without the last one the sites are two, and the others go on without a ring of them.
+#[test]
+fn a_peer_that_is_killed_in_a_ring_of_sites_aborts_the_reduce_for_all_once_wherever_it_is() {
+    for place in [0, 3, 4] {
+        assert_eq!(kill(place, Moment::FrameSent, true), 1);
+        assert_eq!(kill(place, Moment::PlanDone, true), 1);
     }
 }
 
 #[test]
 fn a_peer_that_is_killed_after_its_last_vote_has_contributed_in_two_levels() {
     for place in [1, 4] {
-        assert_eq!(kill(place, Moment::CompletionVoted), 0);
+        assert_eq!(kill(place, Moment::CompletionVoted, false), 0);
+        assert_eq!(kill(place, Moment::CompletionVoted, true), 0);
     }
 }
