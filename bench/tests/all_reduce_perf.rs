@@ -112,6 +112,12 @@ fn a_short_run_tells_the_spread_and_the_lanes_that_were_used() {
         assert!(Some(1) <= used && used <= asked_for, "{row}");
         assert_eq!(row["lanes_are_local"], true);
     }
+    for phase in ["start_us", "transfer_us", "commit_us"] {
+        for row in &rows {
+            let (phase, time) = (row[phase].as_f64(), row["time_max_us"].as_f64());
+            assert!(phase > Some(0.0) && phase < time, "{row}");
+        }
+    }
     for lanes in [
         "# lanes    1 (at most 1 used: both",
         "# lanes    2 (at most ",

@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::calls::{Backups, Calls, Made};
 use crate::engine::{Caller, CollectiveNotice, Command};
 use crate::error::Error;
+use crate::phases::Moments;
 use crate::reduce::{CollectiveReport, Reduce};
 use crate::suspects::{Lulls, Waited};
 use crate::weighted::Weighted;
@@ -26,7 +27,7 @@ pub(crate) struct Called {
     kind: CollectiveKind,
     calls: Calls,
     events: mpsc::UnboundedReceiver<CollectiveNotice>,
-    since: Instant,
+    moments: Moments,
     /// The user's, until this peer's part is complete.
     limit: Option<Duration>,
 }
@@ -77,7 +78,7 @@ impl Called {
             kind,
             calls: calls.clone(),
             events,
-            since: Instant::now(),
+            moments: Moments::of_call(),
             limit,
         })
     }
@@ -102,7 +103,9 @@ impl Called {
             match event.ok_or_else(|| self.is_late())? {
                 Some(CollectiveNotice::Run { seq, port }) => {
                     run = WhatRan::of(&port);
+                    self.moments.start();
                     stats = self.run(seq, port, &mut memory, &mut waited).await?;
+                    self.moments.complete();
                     // What is voted for cannot be taken back: the verdict counts.
                     self.limit = None;
                 }
@@ -123,7 +126,7 @@ impl Called {
 
     /// Until when this peer's part has to be complete.
     fn remaining(&self) -> Option<Instant> {
-        self.since.checked_add(self.limit?)
+        self.moments.called.checked_add(self.limit?)
     }
 
     fn is_late(&self) -> Error {
@@ -178,6 +181,7 @@ impl Called {
             sites,
             total_weight,
         } = run;
+        let phases = self.moments.end();
         CollectiveReport {
             world_size: committed.contributors.len(),
             contributors: committed.contributors,
@@ -186,7 +190,8 @@ impl Called {
             total_weight,
             bytes_sent: stats.bytes_sent,
             bytes_received: stats.bytes_received,
-            duration: self.since.elapsed(),
+            duration: phases.total(),
+            phases,
             retries: 0,
             waited: None,
         }

@@ -98,6 +98,7 @@
 //! | [`ErrorFeedback`] | recovers the losses of quantization |
 //! | [`AllReduceHandle`], [`ReduceItem`] | reduces in the background, and lists of reduces |
 //! | [`Awaited`], [`Wait`], [`NamedPeer`] | the peers that this peer's calls wait for |
+//! | [`Phases`] | where the time of a collective went |
 //! | [`Waited`] | for whom a collective waited while nothing moved |
 //! | [`SharedState`], [`SyncOptions`] | what peers keep identical, and how |
 //! | [`Error`], [`Next`] | what went wrong, and what to do next |
@@ -135,6 +136,7 @@ mod many;
 mod next;
 mod overlap;
 mod patience;
+mod phases;
 mod reaching;
 mod reduce;
 mod run;
@@ -165,6 +167,7 @@ pub use handle::{AllReduceHandle, ReduceFailed, Reduced};
 pub use many::{ManyFailed, ReduceItem};
 pub use next::Next;
 pub use overlap::Overlapped;
+pub use phases::Phases;
 pub use reduce::{CollectiveReport, Reduce};
 pub use run::{Outcome, Round, Rounds, Shared, StepError};
 pub use state::{SharedState, SyncOptions, SyncReport};

@@ -8,6 +8,7 @@ use pccl_core::id::{PeerId, Tag};
 use pccl_core::plan::Algorithm;
 
 use crate::error::Error;
+use crate::phases::Phases;
 use crate::suspects::Waited;
 
 /// What an all-reduce or a reduce-scatter computes: the operation, the tag that names it, and its quantization.
@@ -266,7 +267,7 @@ impl Reduce {
 /// What a collective did. Displayed, it is a line for a log:
 ///
 /// ```text
-/// two-level, 16 peers at 4 sites, 37748736 bytes sent and 37748736 received in 310.0ms
+/// two-level, 16 peers at 4 sites, 37748736 bytes sent and 37748736 received in 310.0ms (105.2ms + 104.8ms + 100.0ms)
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -291,6 +292,8 @@ pub struct CollectiveReport {
     /// From the call to its end, including all [`retries`](Self::retries). For an item of a list: from the
     /// beginning of the item.
     pub duration: Duration,
+    /// Where the time of the committed attempt went.
+    pub phases: Phases,
     /// Attempts that were aborted before this one. Only
     /// [`all_reduce_many_with_retry`](crate::Communicator::all_reduce_many_with_retry) retries.
     pub retries: u32,
@@ -308,6 +311,7 @@ impl fmt::Display for CollectiveReport {
             bytes_sent,
             bytes_received,
             duration,
+            phases,
             ..
         } = self;
         write!(f, "{algorithm}, {world_size} peers")?;
@@ -316,7 +320,7 @@ impl fmt::Display for CollectiveReport {
         }
         write!(
             f,
-            ", {bytes_sent} bytes sent and {bytes_received} received in {duration:.1?}"
+            ", {bytes_sent} bytes sent and {bytes_received} received in {duration:.1?} ({phases})"
         )?;
         if self.retries > 0 {
             write!(f, ", {} retries", self.retries)?;

@@ -32,7 +32,7 @@ pub(crate) enum Trouble {
     #[error("{who} said {said:?} while it was asked for {awaited}")]
     OutOfTurn {
         who: String,
-        said: Event,
+        said: Box<Event>,
         awaited: &'static str,
     },
     /// A child does not answer.
@@ -109,7 +109,7 @@ impl Crew {
             let said = self.next_of(*member, awaited)?;
             let answer = pick(said.clone()).ok_or_else(|| Trouble::OutOfTurn {
                 who: self.name(*member),
-                said,
+                said: Box::new(said),
                 awaited,
             })?;
             answers.push(answer);

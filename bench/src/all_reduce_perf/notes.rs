@@ -1,4 +1,5 @@
-//! What stands below the rows of a session: which lanes were used, and how far the figures spread.
+//! What stands below the rows of a session: which lanes were used, how far the figures spread, and where the
+//! time went.
 
 use std::fmt::Write;
 
@@ -30,6 +31,24 @@ pub(crate) fn notes(rows: &[Row]) -> String {
         let size = columns(&[row.bytes.to_string()], of_size);
         let ours = format!("{size}{}", numbers(&times, of_times, 1));
         write_line(&mut text, &ours, floor(row));
+    }
+    text.push_str(&phases(rows));
+    text
+}
+
+/// Where the time of ours went.
+fn phases(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "# phases   of ours, medians: until all peers had called, until all bytes were there, until the verdict\n",
+    );
+    let names = ["size", "start (us)", "transfer", "commit"];
+    write_line(&mut text, &columns(&names, &WIDTHS), None);
+    let (of_size, of_times) = WIDTHS.split_at(1);
+    for row in rows {
+        let times = [row.start_us, row.transfer_us, row.commit_us];
+        let size = columns(&[row.bytes.to_string()], of_size);
+        let line = format!("{size}{}", numbers(&times, of_times, 1));
+        write_line(&mut text, &line, None);
     }
     text
 }

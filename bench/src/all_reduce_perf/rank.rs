@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use pccl::half::{bf16, f16};
 use pccl::{
-    Algorithm, Broadcast, Communicator, ElementType, Gather, PeerId, ReduceItem, Tcp, Transport,
+    Broadcast, CollectiveReport, Communicator, ElementType, Gather, PeerId, ReduceItem, Tcp,
+    Transport,
 };
 use pccl_subprocess::tell;
 
@@ -298,8 +299,9 @@ impl<T: Number> Rank<T> {
             let begun = Instant::now();
             match of {
                 Contestant::Ours(_) => {
-                    let taken = call(&self.comm, &work, source, (result, shard))?;
-                    measured.algorithm = Some(taken);
+                    let report = call(&self.comm, &work, source, (result, shard))?;
+                    measured.algorithm = Some(report.algorithm);
+                    measured.phases.push(report.phases.into());
                 }
                 Contestant::Floor(way) => {
                     let floor = self.floor.as_mut().ok_or(RankError::NoFloor)?;
@@ -319,13 +321,13 @@ fn everybody_is_ready() -> bool {
     matches!(next_order(), Order::Go)
 }
 
-/// One iteration of ours.
+/// One iteration of ours, and its report.
 fn call<T: Number>(
     comm: &Communicator,
     work: &Work,
     source: Option<&[T]>,
     (result, shard): (&mut [T], &mut Vec<T>),
-) -> Result<Algorithm, pccl::Error> {
+) -> Result<CollectiveReport, pccl::Error> {
     Ok(match work.collective {
         Collective::AllReduce => reduce(comm, work, source, result)?,
         Collective::ReduceScatter => {
@@ -333,7 +335,7 @@ fn call<T: Number>(
                 Some(source) => comm.reduce_scatter_into(source, shard, work.reduce(0))?,
                 None => comm.reduce_scatter(result, work.reduce(0))?,
             };
-            scattered.report.algorithm
+            scattered.report
         }
         Collective::AllGather => {
             let gather = Gather::of(comm.shard(result.len()));
@@ -345,7 +347,7 @@ fn call<T: Number>(
                 true => gather,
                 false => gather.without_backup(),
             };
-            comm.all_gather(result, gather)?.algorithm
+            comm.all_gather(result, gather)?
         }
         Collective::Broadcast => {
             let broadcast = match work.algorithm {
@@ -356,32 +358,29 @@ fn call<T: Number>(
                 true => broadcast,
                 false => broadcast.without_backup(),
             };
-            comm.broadcast(result, broadcast)?.algorithm
+            comm.broadcast(result, broadcast)?
         }
     })
 }
 
-/// One iteration of all-reduces.
+/// One iteration of all-reduces. Of several, the report of the first.
 fn reduce<T: Number>(
     comm: &Communicator,
     work: &Work,
     source: Option<&[T]>,
     result: &mut [T],
-) -> Result<Algorithm, pccl::Error> {
-    let report = match source {
+) -> Result<CollectiveReport, pccl::Error> {
+    match source {
         _ if work.concurrent > 1 => {
             let parts = result.chunks_mut(result.len() / work.concurrent).zip(0..);
             let mut items: Vec<ReduceItem<'_>> = parts
                 .map(|(part, tag)| ReduceItem::new(part, work.reduce(tag)))
                 .collect();
-            let reports = comm.all_reduce_many_with_retry(&mut items, work.concurrent)?;
+            let mut reports = comm.all_reduce_many_with_retry(&mut items, work.concurrent)?;
             // There are at least two.
-            return Ok(reports
-                .first()
-                .map_or(Algorithm::Ring, |first| first.algorithm));
+            Ok(reports.swap_remove(0))
         }
-        Some(source) => comm.all_reduce_into(source, result, work.reduce(0))?,
-        None => comm.all_reduce(result, work.reduce(0))?,
-    };
-    Ok(report.algorithm)
+        Some(source) => comm.all_reduce_into(source, result, work.reduce(0)),
+        None => comm.all_reduce(result, work.reduce(0)),
+    }
 }

@@ -58,6 +58,12 @@ pub(crate) struct Row {
     pub(crate) time_us: f64,
     pub(crate) time_min_us: f64,
     pub(crate) time_max_us: f64,
+    /// Of ours, until all peers had called and the master let it start; the median, as that of the others.
+    pub(crate) start_us: f64,
+    /// From there until a peer had sent and received everything.
+    pub(crate) transfer_us: f64,
+    /// From there until the verdict.
+    pub(crate) commit_us: f64,
     /// By batch, the mean over its iterations: what programs report that read the clock once for several
     /// reduces.
     pub(crate) batch_times_us: Vec<f64>,
@@ -125,6 +131,7 @@ impl Row {
         let algbw_gb_s = gb_per_s(bytes, time_us);
         let cpu_ns = found.ours.cpu_ns + found.master_cpu_ns;
         let cpu_s_per_gb = cpu_ns as f64 / contributed;
+        let [start_us, transfer_us, commit_us] = found.ours.phases_us();
         Self {
             collective: work.collective.to_string(),
             peers: subject.peers,
@@ -148,6 +155,9 @@ impl Row {
             time_us,
             time_min_us: found.ours.min_us(),
             time_max_us: found.ours.max_us(),
+            start_us,
+            transfer_us,
+            commit_us,
             batch_times_us: found.ours.batches_us().to_vec(),
             algbw_gb_s,
             busbw_gb_s: algbw_gb_s * work.collective.bus_factor(subject.peers),

@@ -2,7 +2,7 @@
 
 use pccl::Algorithm;
 
-use super::talk::Measured;
+use super::talk::{Measured, PhasesNs};
 
 /// Iterations as all ranks have seen them.
 #[derive(Clone, Debug)]
@@ -11,6 +11,10 @@ pub(crate) struct Samples {
     batch: usize,
     /// By iteration, the mean over the ranks.
     times_us: Vec<f64>,
+    /// By iteration of ours, the mean over the ranks.
+    start_us: Vec<f64>,
+    transfer_us: Vec<f64>,
+    commit_us: Vec<f64>,
     /// By batch, the mean over its iterations.
     batches_us: Vec<f64>,
     /// By series, the median of its iterations.
@@ -31,6 +35,9 @@ impl Samples {
         Self {
             batch,
             times_us: Vec::new(),
+            start_us: Vec::new(),
+            transfer_us: Vec::new(),
+            commit_us: Vec::new(),
             batches_us: Vec::new(),
             medians_us: Vec::new(),
             lanes_used: 0,
@@ -57,7 +64,22 @@ impl Samples {
         self.lanes_used = self.lanes_used.max(lanes_used.unwrap_or(0));
         self.algorithm = ranks.iter().find_map(|rank| rank.algorithm);
         self.cpu_ns += ranks.iter().map(|rank| rank.cpu_ns).sum::<u64>();
+        self.add_phases(ranks);
         self.add_wrong(ranks);
+    }
+
+    fn add_phases(&mut self, ranks: &[Measured]) {
+        let iterations = ranks.iter().map(|rank| rank.phases.len()).min();
+        for iteration in 0..iterations.unwrap_or(0) {
+            let phases = ranks.iter().filter_map(|rank| rank.phases.get(iteration));
+            let mean_us = |of: fn(&PhasesNs) -> u64| {
+                let each: Vec<f64> = phases.clone().map(|phases| of(phases) as f64).collect();
+                mean(&each) / 1e3
+            };
+            self.start_us.push(mean_us(|phases| phases.start));
+            self.transfer_us.push(mean_us(|phases| phases.transfer));
+            self.commit_us.push(mean_us(|phases| phases.commit));
+        }
     }
 
     /// Adds what was wrong in a series whose times do not count.
@@ -76,6 +98,11 @@ impl Samples {
 
     pub(crate) fn max_us(&self) -> f64 {
         most(&self.times_us)
+    }
+
+    /// The median of each phase: start, transfer, commit. Each by itself, so they are not the parts of one iteration.
+    pub(crate) fn phases_us(&self) -> [f64; 3] {
+        [&self.start_us, &self.transfer_us, &self.commit_us].map(|times| median(times))
     }
 
     pub(crate) fn batches_us(&self) -> &[f64] {

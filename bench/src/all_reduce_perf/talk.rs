@@ -1,9 +1,10 @@
 //! What the parent and its children tell each other.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 use std::{io, process, thread};
 
-use pccl::Algorithm;
+use pccl::{Algorithm, Phases};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
 
@@ -89,11 +90,32 @@ pub(crate) enum Event {
     Failed { error: String },
 }
 
+/// Where the time of an iteration went, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PhasesNs {
+    pub(crate) start: u64,
+    pub(crate) transfer: u64,
+    pub(crate) commit: u64,
+}
+
+impl From<Phases> for PhasesNs {
+    fn from(phases: Phases) -> Self {
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            start: ns(phases.start),
+            transfer: ns(phases.transfer),
+            commit: ns(phases.commit),
+        }
+    }
+}
+
 /// What one rank has measured in a series.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Measured {
     /// By iteration.
     pub(crate) times_ns: Vec<u64>,
+    /// By iteration of ours, what its report says of the time; of concurrent reduces, the first.
+    pub(crate) phases: Vec<PhasesNs>,
     /// CPU time of the process in all of them.
     pub(crate) cpu_ns: u64,
     /// Elements that were not as expected.

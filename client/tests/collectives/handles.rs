@@ -1,6 +1,6 @@
 //! Waiting for a handle no longer than one wants to.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pccl::{Error, Reduce};
 
@@ -32,6 +32,32 @@ fn a_handle_that_was_waited_for_in_vain_gives_its_buffer_later() {
     }
     let reduced = other.try_wait().expect("it has ended").unwrap();
     assert_eq!(reduced.buffer, [3; 100]);
+}
+
+#[test]
+fn a_report_tells_how_long_a_peer_waited_for_one_that_called_late() {
+    let run = Run::new();
+    let peers = run.peers(2);
+    let [first, second] = &peers[..] else {
+        panic!("there are two");
+    };
+    let begun = Instant::now();
+    let early = first.start_all_reduce(vec![1_u32; 100], Reduce::sum());
+    let called = Instant::now();
+    while called.elapsed() < Duration::from_millis(5) {
+        std::thread::yield_now();
+    }
+    let late_by = called.elapsed();
+    let late = second.start_all_reduce(vec![2_u32; 100], Reduce::sum());
+
+    let (early, late) = (early.wait().unwrap().report, late.wait().unwrap().report);
+    assert!(early.phases.start >= late_by, "{early} after {late_by:?}");
+    for report in [early, late] {
+        assert_eq!(report.phases.total(), report.duration);
+        assert!(report.phases.total() <= begun.elapsed(), "{report}");
+        let phases = format!("({})", report.phases);
+        assert!(report.to_string().ends_with(&phases), "{report}");
+    }
 }
 
 /// Memory of a kind that this library knows nothing of.
