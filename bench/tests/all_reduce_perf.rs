@@ -124,8 +124,10 @@ fn a_short_run_tells_the_spread_and_the_lanes_that_were_used() {
     ] {
         assert!(table.contains(lanes), "{table}");
     }
-    let notes = table.lines().filter(|line| line.starts_with("# spread "));
-    assert_eq!(notes.count(), 2, "{table}");
+    for note in ["# spread ", "# phases "] {
+        let notes = table.lines().filter(|line| line.starts_with(note));
+        assert_eq!(notes.count(), 2, "{table}");
+    }
 }
 
 #[test]

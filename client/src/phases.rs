@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time of a collective, by what it was spent on. Displayed: `105.2ms + 104.8ms + 100.1ms`.
+/// The time of a collective, by what it was spent on. Displayed: start, transfer and commit, as `105.2ms + 104.8ms +
+/// 100.1ms`.
 ///
 /// A long `start` or `commit` with a short `transfer` means that peers wait for each other or for the master; a long
 /// `transfer` means that the paths are slow, or a peer.

@@ -264,7 +264,7 @@ impl Reduce {
     }
 }
 
-/// What a collective did. Displayed, it is a line for a log:
+/// What a collective did. Displayed, it is a line for a log, with the [phases](Self::phases) in parentheses:
 ///
 /// ```text
 /// two-level, 16 peers at 4 sites, 37748736 bytes sent and 37748736 received in 310.0ms (105.2ms + 104.8ms + 100.0ms)
@@ -292,7 +292,7 @@ pub struct CollectiveReport {
     /// From the call to its end, including all [`retries`](Self::retries). For an item of a list: from the
     /// beginning of the item.
     pub duration: Duration,
-    /// Where the time of the committed attempt went.
+    /// Where the time of the committed attempt went. Aborted attempts are part of `duration` only.
     pub phases: Phases,
     /// Attempts that were aborted before this one. Only
     /// [`all_reduce_many_with_retry`](crate::Communicator::all_reduce_many_with_retry) retries.

@@ -51,8 +51,8 @@ pub struct PeerOptions {
     /// Reduce by the other collectives: scatter, gather and broadcast
     #[arg(long)]
     pub halves: bool,
-    /// Reduce with a ring of the sites, if there are three of them
-    #[arg(long)]
+    /// Reduce with a ring of the sites, if there are three of them and several peers at one
+    #[arg(long, conflicts_with_all = ["several", "halves"])]
     pub site_ring: bool,
     /// Tell of one commit in so many, besides those after a change of the contributors
     #[arg(long, default_value_t = 1)]

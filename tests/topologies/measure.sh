@@ -118,12 +118,12 @@ levels)
     }
     small="--min-bytes 64K --max-bytes 4M --iters 5"
     large="--min-bytes 64M --max-bytes 64M --iters 1 --warmup 1"
-    of_sites cat "$sites_of_four $small"
     of_sites cat "$sites_of_four $small --algorithm two-level"
+    of_sites cat "$sites_of_four $small --algorithm two-level-ring"
     of_sites cat "--sites one $small"
     of_sites "$random" "--sites one $small"
-    of_sites cat "$sites_of_four $large"
     of_sites cat "$sites_of_four $large --algorithm two-level"
+    of_sites cat "$sites_of_four $large --algorithm two-level-ring"
     of_sites cat "--sites one $large"
     ;;
 lanes)

@@ -58,11 +58,12 @@ pub(crate) struct Row {
     pub(crate) time_us: f64,
     pub(crate) time_min_us: f64,
     pub(crate) time_max_us: f64,
-    /// Of ours, until all peers had called and the master let it start; the median, as that of the others.
+    /// Of ours, in microseconds, until all peers had called and the master let it start: the median over the iterations
+    /// of the mean over the ranks. Of concurrent reduces, the first.
     pub(crate) start_us: f64,
-    /// From there until a peer had sent and received everything.
+    /// The same, from there until a peer had sent and received everything.
     pub(crate) transfer_us: f64,
-    /// From there until the verdict.
+    /// The same, from there until the verdict.
     pub(crate) commit_us: f64,
     /// By batch, the mean over its iterations: what programs report that read the clock once for several
     /// reduces.

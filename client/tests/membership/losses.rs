@@ -177,6 +177,8 @@ fn the_duration_of_an_item_covers_the_attempts_that_were_aborted() {
     for (report, between) in results {
         assert!(report.retries > 0);
         assert!(report.duration >= between, "{report:?} of {between:?}");
+        // Aborted attempts are in no phase.
+        assert!(report.phases.total() < report.duration, "{report:?}");
     }
 }
 

@@ -183,10 +183,9 @@ pub enum Algorithm {
     /// result goes the same way: from rank r to the gateway at the next site and from there to the next one, and at each
     /// site to the other members.
     ///
-    /// As many bytes enter a site as with `TwoLevel`, and as many leave it if all sites have equally many ranks. Otherwise
-    /// a small site sends more in a gather, because it forwards the results of all sites but one, and receives more in a
-    /// reduce. It takes 2·(M − 1) latencies between
-    /// M sites, where `TwoLevel` takes 2. But if sites have equally many ranks, and these follow one another, a rank sends
+    /// As many bytes enter and leave a site as with `TwoLevel` if all sites have equally many ranks. Otherwise a small site
+    /// sends more results in a gather, because it forwards those of all sites but the next one, and receives more sums in
+    /// a reduce. It takes 2·(M − 1) latencies between M sites, where `TwoLevel` takes 2. But if sites have equally many ranks, and these follow one another, a rank sends
     /// to one other site and not to M − 1. Connections that begin at the same time do not know of each other, overflow
     /// the queue before a slow path, and lose packets.
     ///

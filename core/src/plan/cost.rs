@@ -202,7 +202,7 @@ impl Costs {
         })
     }
 
-    /// The load of a member of the smallest site, which is the highest.
+    /// The highest load between sites, which is that of a member of the smallest site, and inside, in the largest one.
     fn in_two_levels(&self, kind: CollectiveKind, ranks: u32, bytes: u128) -> Load {
         let world = u128::from(ranks.max(1));
         let members = u128::from(self.site_members_min.max(1));
@@ -213,12 +213,15 @@ impl Costs {
             all: self.between_sites(kind, ranks, bytes, bytes * other_sites / world),
             on_a_path: halves * bytes / world,
         };
+        // The largest site has all members that the others need not have.
+        let largest = world.saturating_sub(other_sites * members).max(1);
+        let several = if members == 1 { largest } else { members };
         let near = Bytes {
-            all: halves * bytes * (members - 1) / members,
-            on_a_path: if members == 1 {
+            all: halves * bytes * (largest - 1) / largest,
+            on_a_path: if several == 1 {
                 0
             } else {
-                halves * bytes / members
+                halves * bytes / several
             },
         };
         Load {
@@ -231,8 +234,10 @@ impl Costs {
     }
 
     /// What a member of the smallest site sends to other sites or receives from them, whichever is more. In a reduce, the
-    /// sums of the shards of other sites leave it; in a gather, their results come to it, which is as much. The other
-    /// way there are as many bytes as results that leave it in a gather.
+    /// sums of the shards of other sites leave it; in a gather, their results come to it, which is as much.
+    ///
+    /// `results` is what it sends in a gather. In a reduce it receives as many bytes of sums, in a ring of sites if the
+    /// sites before and behind it are of equal size.
     fn between_sites(&self, kind: CollectiveKind, world: u32, bytes: u128, results: u128) -> u128 {
         let world = u128::from(world.max(1));
         let members = u128::from(self.site_members_min.max(1));
@@ -254,7 +259,7 @@ impl Costs {
             messages,
             ..
         } = self.in_two_levels(kind, world, bytes);
-        // Results of all shards leave it but those of the next site, which is of mean size.
+        // Results of all shards leave it but those of the next site, which is taken as of mean size.
         let sites = u128::from(self.sites.max(1));
         let results = bytes * (sites - 1) / sites / u128::from(self.site_members_min.max(1));
         let one_way = self.between_sites(kind, world, bytes, results);

@@ -34,26 +34,29 @@ pub(super) fn path(bytes_per_s: u64, round_trip_us: u32) -> PathCosts {
 
 /// So many sites of as many members each, and a ring that enters and leaves each site once.
 pub(super) fn among(sites: u32, members: u32, near: PathCosts, far: PathCosts) -> Costs {
-    let (crossings, others) = match sites {
-        1 => (0, members),
-        sites => (sites, sites * (members - 1)),
-    };
+    among_sizes(&vec![members; sites as usize], near, far)
+}
+
+/// Sites of these sizes, and such a ring.
+pub(super) fn among_sizes(sizes: &[u32], near: PathCosts, far: PathCosts) -> Costs {
+    let (sites, world_size) = (sizes.len() as u32, sizes.iter().sum::<u32>());
+    let crossings = if sites == 1 { 0 } else { sites };
     let slowest = if sites == 1 { near } else { far };
     let around = |of: fn(Measurement) -> u64| {
         let far = u64::from(crossings).saturating_mul(of(far.slowest));
-        far.saturating_add(u64::from(others).saturating_mul(of(near.slowest)))
+        far.saturating_add(u64::from(world_size - crossings).saturating_mul(of(near.slowest)))
     };
     Costs {
         ring: RingEstimate {
             bytes_per_s: slowest.slowest.bytes_per_s,
             round_ns: around(Measurement::hop_ns),
-            world_size: sites * members,
+            world_size,
         },
         ring_latency_ns: around(Measurement::latency_ns),
         near,
         far,
         sites,
-        site_members_min: members,
+        site_members_min: sizes.iter().copied().min().unwrap_or(0),
     }
 }
 
@@ -62,7 +65,7 @@ fn mesh(costs: Costs) -> Paths {
         reach: Reach::Mesh,
         within_machine: false,
         rounds_from: 4,
-        two_levels: costs.sites > 1 && costs.site_members_min > 1,
+        two_levels: costs.sites > 1 && costs.ring.world_size > costs.sites,
         site_ring: costs.sites > 2,
         even_sites: true,
         in_order: false,

@@ -6,7 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use super::cost::{among, path, reduce};
+use super::cost::{among, among_sizes, path, reduce};
 use super::*;
 use crate::element::CollectiveSpec;
 use crate::id::PeerId;
@@ -67,10 +67,11 @@ impl Arrangement {
         let ranks = (0..)
             .zip(sizes)
             .flat_map(|(site, size): (u32, _)| (0..*size).map(move |_| site));
-        let sites = Sites::of(ranks);
-        let least = sizes.iter().copied().min().unwrap_or(0);
-        let costs = among(sites.count(), least, near, far);
-        Self { sites, near, costs }
+        Self {
+            sites: Sites::of(ranks),
+            near,
+            costs: among_sizes(sizes, near, far),
+        }
     }
 
     /// By size of the buffer.
@@ -167,29 +168,37 @@ fn rings_of_sites_take_what_is_estimated_but_for_a_fifth() {
     assert_within(-20.0..=20.0, ring, &arrangements, &sizes);
 }
 
+const UNEVEN: [&[u32]; 5] = [
+    &[1, 8, 8],
+    &[1, 1, 14],
+    &[1, 14, 2],
+    &[2, 4, 4, 4],
+    &[8, 1, 8, 3],
+];
+
 /// In a ring of them, a small site forwards the results of all shards but those of the next one, which is of mean size in
 /// the estimate.
 #[test]
-fn two_levels_of_uneven_sites_take_what_is_estimated_but_for_a_fifth() {
-    let mut excesses = Vec::new();
-    for sizes in [&[1, 8, 8][..], &[1, 1, 14], &[2, 4, 4, 4], &[8, 1, 8, 3]] {
-        let arrangement = Arrangement::of_sizes(sizes);
-        for algorithm in [Algorithm::TwoLevel, Algorithm::TwoLevelRing] {
+fn two_levels_of_uneven_sites_take_what_is_estimated_but_for_a_sixth() {
+    for (algorithm, percent) in [
+        (Algorithm::TwoLevel, -1.0..=16.0),
+        (Algorithm::TwoLevelRing, -15.0..=10.0),
+    ] {
+        let mut excesses = Vec::new();
+        for sizes in UNEVEN {
+            let arrangement = Arrangement::of_sizes(sizes);
             for kind in kinds() {
-                let times = arrangement.times(kind, algorithm, &[64 * MIB, GIB]);
-                excesses.extend(times.into_iter().map(|times| {
-                    let excess = times.excess();
-                    std::println!("{algorithm}, {sizes:?}, {:?}: {excess:+.1} %", kind.0);
-                    excess
-                }));
+                for times in arrangement.times(kind, algorithm, &[64 * MIB, GIB]) {
+                    excesses.push((times.excess(), format!("{sizes:?}, {:?}", kind.0)));
+                }
             }
         }
+        excesses.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        for (excess, cell) in [excesses.first(), excesses.last()].into_iter().flatten() {
+            std::println!("{algorithm}: the formula is {excess:+.1} % off, {cell}");
+            assert!(percent.contains(excess), "not {percent:?}");
+        }
     }
-    assert!(
-        excesses
-            .iter()
-            .all(|excess| (-20.0..=20.0).contains(excess))
-    );
 }
 
 /// Between two sites of two it may be a third more: a reduce-scatter has three steps, and chunks whose way crosses both
@@ -239,37 +248,43 @@ fn rounds_among_512_ranks_take_up_to_a_third_less_than_estimated() {
     assert_within(-1.0..=29.0, circulant, &[(64, 8)], &[64 * KIB, 128 * KIB]);
 }
 
-/// Among three sites of five it takes 14 % more than the best, because the last gateway of a ring of sites begins late.
+/// How many percent more than the best the one takes that is estimated to be the fastest, in the simulated network.
+fn regret(arrangement: &Arrangement, kind: (CollectiveKind<u32>, CollectiveKind<PeerId>)) -> f64 {
+    let sizes = [64 * KIB, 4 * MIB, 64 * MIB, GIB];
+    let sites = arrangement.sites.count();
+    let mut candidates = vec![Algorithm::Ring, Algorithm::Direct];
+    candidates.extend((sites > 1).then_some(Algorithm::TwoLevel));
+    candidates.extend((sites > 2).then_some(Algorithm::TwoLevelRing));
+    let times = candidates
+        .iter()
+        .map(|algorithm| arrangement.times(kind, *algorithm, &sizes));
+    let times: Vec<Vec<Times>> = times.collect();
+    let of_size = |at: usize| {
+        let of_size = || times.iter().map(|times| times[at]);
+        let chosen = of_size().min_by_key(|times| times.estimated).unwrap();
+        let best = of_size().map(|times| times.simulated).min().unwrap();
+        (chosen.simulated as f64 / best as f64 - 1.0) * 100.0
+    };
+    (0..sizes.len()).map(of_size).fold(0.0, f64::max)
+}
+
 #[test]
 fn what_is_estimated_to_be_the_fastest_is_so_but_for_a_twentieth() {
-    let sizes = [64 * KIB, 4 * MIB, 64 * MIB, GIB];
     let [all_reduce, ..] = kinds();
-    let [near, late] = [105, 115];
-    for (sites, members, percent) in [
-        (1, 4, near),
-        (1, 8, near),
-        (1, 16, near),
-        (2, 2, near),
-        (3, 5, late),
-        (4, 4, near),
-        (8, 4, near),
-    ] {
-        let arrangement = Arrangement::of(sites, members);
-        let mut candidates = vec![Algorithm::Ring, Algorithm::Direct];
-        candidates.extend((sites > 1).then_some(Algorithm::TwoLevel));
-        candidates.extend((sites > 2).then_some(Algorithm::TwoLevelRing));
-        let times = candidates
-            .iter()
-            .map(|algorithm| arrangement.times(all_reduce, *algorithm, &sizes));
-        let times: Vec<Vec<Times>> = times.collect();
-        for (at, bytes) in sizes.into_iter().enumerate() {
-            let of_size = || times.iter().map(|times| times[at]);
-            let chosen = of_size().min_by_key(|times| times.estimated).unwrap();
-            let best = of_size().map(|times| times.simulated).min().unwrap();
-            assert!(
-                chosen.simulated * 100 <= best * percent,
-                "{bytes} bytes, {sites} sites of {members}: {chosen:?}, the best takes {best}"
-            );
+    for (sites, members) in [(1, 4), (1, 8), (1, 16), (2, 2), (4, 4), (8, 4)] {
+        let regret = regret(&Arrangement::of(sites, members), all_reduce);
+        assert!(regret <= 5.0, "{sites} sites of {members}: {regret:.1} %");
+    }
+}
+
+/// The last gateway of a ring of sites begins late, which is the most among few sites of many ranks.
+#[test]
+fn among_few_or_uneven_sites_it_is_so_but_for_15_percent() {
+    for kind in kinds() {
+        for sizes in UNEVEN.into_iter().chain([&[5, 5, 5][..]]) {
+            let regret = regret(&Arrangement::of_sizes(sizes), kind);
+            std::println!("{sizes:?}, {:?}: {regret:.1} %", kind.0);
+            assert!(regret <= 15.0, "{sizes:?}, {:?}: {regret:.1} %", kind.0);
         }
     }
 }
