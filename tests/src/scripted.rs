@@ -51,9 +51,9 @@ pub struct PeerOptions {
     /// Reduce by the other collectives: scatter, gather and broadcast
     #[arg(long)]
     pub halves: bool,
-    /// Reduce with a ring of the sites, if there are three of them and several peers at one
-    #[arg(long, conflicts_with_all = ["several", "halves"])]
-    pub site_ring: bool,
+    /// Ask for this algorithm in two levels, if there are sites for it
+    #[arg(long, value_parser = in_levels, conflicts_with_all = ["several", "halves"])]
+    pub in_levels: Option<Algorithm>,
     /// Tell of one commit in so many, besides those after a change of the contributors
     #[arg(long, default_value_t = 1)]
     pub tell_every: u64,
@@ -74,6 +74,17 @@ pub struct PeerOptions {
     pub slow_towards: Option<SocketAddr>,
 }
 
+/// The algorithm of this name.
+fn in_levels(name: &str) -> Result<Algorithm, String> {
+    let levels = [
+        Algorithm::TwoLevel,
+        Algorithm::TwoLevelRing,
+        Algorithm::TwoLevelWhole,
+    ];
+    let named = levels.into_iter().find(|one| one.to_string() == name);
+    named.ok_or_else(|| format!("{name} has no levels"))
+}
+
 impl PeerOptions {
     /// A peer that updates the topology and reduces 4 KiB in each round, and tells of each.
     #[must_use]
@@ -88,7 +99,7 @@ impl PeerOptions {
             sync: false,
             several: false,
             halves: false,
-            site_ring: false,
+            in_levels: None,
             tell_every: 1,
             rejoin: false,
             tell_warnings: false,
@@ -138,8 +149,8 @@ impl PeerOptions {
         if self.halves {
             arguments.push("--halves".into());
         }
-        if self.site_ring {
-            arguments.push("--site-ring".into());
+        if let Some(algorithm) = self.in_levels {
+            arguments.extend(["--in-levels".into(), algorithm.to_string()]);
         }
         arguments
     }
@@ -355,8 +366,8 @@ impl<'a> Scripted<'a> {
     /// sum. False: the topology has to be updated first.
     fn reduce(&mut self) -> Result<bool, End> {
         let mut sum = Reduce::sum();
-        if self.options.site_ring {
-            sum = sum.algorithm(Algorithm::TwoLevelRing);
+        if let Some(wish) = self.options.in_levels {
+            sum = sum.algorithm(wish);
         }
         loop {
             match self.comm.all_reduce(&mut self.buffer, sum) {
@@ -380,15 +391,16 @@ impl<'a> Scripted<'a> {
         }
     }
 
+    /// That the wish is granted if there are several peers at one of the sites, and three of these for a ring.
     fn check_algorithm(&self, report: &CollectiveReport) -> Result<(), End> {
-        let algorithm = report.algorithm;
-        let has_site_ring = report.sites > 2 && report.contributors.len() > report.sites;
-        let is_site_ring = algorithm == Algorithm::TwoLevelRing;
-        match self.options.site_ring && has_site_ring && !is_site_ring {
-            true => Err(End::Wrong(format!(
-                "{algorithm} among {} sites",
-                report.sites
-            ))),
+        let (sites, algorithm) = (report.sites, report.algorithm);
+        let has_levels = sites > 1 && report.contributors.len() > sites;
+        let is_denied = |wish: Algorithm| {
+            let is_possible = wish != Algorithm::TwoLevelRing || sites > 2;
+            has_levels && is_possible && wish != algorithm
+        };
+        match self.options.in_levels.is_some_and(is_denied) {
+            true => Err(End::Wrong(format!("{algorithm} among {sites} sites"))),
             false => Ok(()),
         }
     }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use pccl::Algorithm;
 use pccl_tests::processes::{Member, Swarm};
 use pccl_tests::scripted::PeerOptions;
 use pccl_tests::talk::{Commit, Event, Failure, Moment};
@@ -40,14 +41,14 @@ fn hear(swarm: &mut Swarm, survivors: &[Member]) -> BTreeMap<u64, (Vec<Commit>, 
     told
 }
 
-/// Kills the peer of this place at this moment, in a mesh or a ring of the sites. How many attempts of each survivor failed.
-fn kill(place: usize, moment: Moment, site_ring: bool) -> usize {
+/// Kills the peer of this place at this moment of a reduce by this algorithm. How many attempts of each survivor failed.
+fn kill(place: usize, moment: Moment, algorithm: Algorithm) -> usize {
     let mut swarm = Swarm::recorded(Path::new(env!("CARGO_BIN_EXE_test_peer"))).unwrap();
     let master = swarm.master_builder().spawn("127.0.0.1:0").unwrap();
     let at = |site: &str| PeerOptions {
         site: site.to_owned(),
         elements: ELEMENTS,
-        site_ring,
+        in_levels: Some(algorithm),
         ..PeerOptions::of(&master)
     };
     let mut survivors: Vec<Member> = SITES
@@ -71,28 +72,29 @@ fn kill(place: usize, moment: Moment, site_ring: bool) -> usize {
     failures.into_iter().max().unwrap()
 }
 
-#[test]
-fn a_peer_that_is_killed_in_two_levels_aborts_the_reduce_for_all_once_wherever_it_is() {
-    // At home among others, and with a site of its own.
-    for place in [0, 3, 4] {
-        assert_eq!(kill(place, Moment::FrameSent, false), 1);
-        assert_eq!(kill(place, Moment::PlanDone, false), 1);
-    }
-}
+const LEVELS: [Algorithm; 3] = [
+    Algorithm::TwoLevel,
+    Algorithm::TwoLevelRing,
+    Algorithm::TwoLevelWhole,
+];
 
 /// Without the last one the sites are two, and the others go on without a ring of them.
 #[test]
-fn a_peer_that_is_killed_in_a_ring_of_sites_aborts_the_reduce_for_all_once_wherever_it_is() {
-    for place in [0, 3, 4] {
-        assert_eq!(kill(place, Moment::FrameSent, true), 1);
-        assert_eq!(kill(place, Moment::PlanDone, true), 1);
+fn a_peer_that_is_killed_in_two_levels_aborts_the_reduce_for_all_once_wherever_it_is() {
+    for algorithm in LEVELS {
+        // At home among others, and with a site of its own.
+        for place in [0, 3, 4] {
+            assert_eq!(kill(place, Moment::FrameSent, algorithm), 1);
+            assert_eq!(kill(place, Moment::PlanDone, algorithm), 1);
+        }
     }
 }
 
 #[test]
 fn a_peer_that_is_killed_after_its_last_vote_has_contributed_in_two_levels() {
-    for place in [1, 4] {
-        assert_eq!(kill(place, Moment::CompletionVoted, false), 0);
-        assert_eq!(kill(place, Moment::CompletionVoted, true), 0);
+    for algorithm in LEVELS {
+        for place in [1, 4] {
+            assert_eq!(kill(place, Moment::CompletionVoted, algorithm), 0);
+        }
     }
 }
