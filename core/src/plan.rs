@@ -41,7 +41,7 @@ use crate::site::Sites;
 pub use algorithm::{Algorithm, Paths, Pattern, Reach};
 pub use cost::{Costs, PathCosts};
 pub use cut::{STRIPE_BYTES_MIN, Shards, Stripe, frame_elements, frames, stripes_for};
-pub use flow::{Action, After, Arrival, Contribution, Kept, Target, Targets};
+pub use flow::{Action, After, Arrival, Contribution, Kept, Target, Targets, Term};
 use seat::{Among, Seat};
 pub use turns::{Turns, is_in_order};
 
@@ -113,7 +113,9 @@ impl Plan<'static> {
             Algorithm::Circulant => Schedule::Circulant,
             Algorithm::Relay => Schedule::Relay,
             Algorithm::Tree => Schedule::Tree(None),
-            Algorithm::TwoLevel | Algorithm::TwoLevelRing => return None,
+            Algorithm::TwoLevel | Algorithm::TwoLevelRing | Algorithm::TwoLevelWhole => {
+                return None;
+            }
         };
         Self::by(schedule, kind, world, rank)
     }
@@ -135,6 +137,7 @@ impl<'a> Plan<'a> {
             (Algorithm::TwoLevel, Some(_)) => Schedule::Tree(Some(sites)),
             (Algorithm::TwoLevel, None) => seat(Among::Mesh)?,
             (Algorithm::TwoLevelRing, _) => seat(Among::Ring)?,
+            (Algorithm::TwoLevelWhole, _) => seat(Among::Whole)?,
             (
                 Algorithm::Ring
                 | Algorithm::Chain
@@ -195,6 +198,7 @@ impl<'a> Plan<'a> {
             Schedule::TwoLevel(seat) => match seat.among() {
                 Among::Mesh => Algorithm::TwoLevel,
                 Among::Ring => Algorithm::TwoLevelRing,
+                Among::Whole => Algorithm::TwoLevelWhole,
             },
             Schedule::Tree(Some(_)) => Algorithm::TwoLevel,
             Schedule::Relay => Algorithm::Relay,

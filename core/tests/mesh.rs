@@ -9,7 +9,7 @@ use pccl_core::messages::{Hello, ToMaster, ToPeer};
 use pccl_core::plan::{Algorithm, Pattern};
 use pccl_core::site::SiteName;
 use pccl_core::topology::{BrokenLinks, LaneFailure, Layout, LinkId, LinkOrder, Way};
-use pccl_core::wire::{CIRCULANT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX};
+use pccl_core::wire::{CIRCULANT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, SITE_RING_SHARD_MIN};
 
 /// Lanes that peers wish for.
 const LANES: u16 = 4;
@@ -283,12 +283,7 @@ fn a_larger_group_or_one_that_shall_not_has_its_ring_alone() {
 #[test]
 fn a_group_at_several_sites_has_a_mesh_beyond_the_usual_size_for_its_two_levels() {
     let at_sites = |config: MasterConfig| {
-        let mut desk = Desk::with(0, config);
-        for (peer, site) in (1..).zip(["eu", "us", "eu", "us"]) {
-            desk.joins_at(peer as u8, site);
-            desk.update(1..peer, &[]);
-            desk.connect(|_| true);
-        }
+        let mut desk = at_sites(&["eu", "us", "eu", "us"], config);
         (desk.links_of(4), desk.reduce(100 * MIDDLE))
     };
     let config = |sites_mesh_max| MasterConfig {
@@ -297,8 +292,34 @@ fn a_group_at_several_sites_has_a_mesh_beyond_the_usual_size_for_its_two_levels(
         ..MasterConfig::default()
     };
 
-    assert_eq!(at_sites(config(4)), (6, Some(Algorithm::TwoLevel)));
+    assert_eq!(at_sites(config(4)), (6, Some(Algorithm::TwoLevelWhole)));
     assert_eq!(at_sites(config(3)), (2, Some(Algorithm::Ring)));
+}
+
+/// Peers at these sites, from 1 on.
+fn at_sites(sites: &[&str], config: MasterConfig) -> Desk {
+    let mut desk = Desk::with(0, config);
+    for (peer, site) in (1..).zip(sites) {
+        desk.joins_at(peer as u8, site);
+        desk.update(1..peer, &[]);
+        desk.connect(|_| true);
+    }
+    desk
+}
+
+#[test]
+fn a_large_reduce_goes_around_three_sites_if_they_are_even() {
+    let large = 6 * (SITE_RING_SHARD_MIN + 1);
+    for (sites, algorithm) in [
+        (
+            ["eu", "eu", "us", "us", "sa", "sa"],
+            Algorithm::TwoLevelRing,
+        ),
+        (["eu", "us", "us", "us", "sa", "sa"], Algorithm::TwoLevel),
+    ] {
+        let mut desk = at_sites(&sites, MasterConfig::default());
+        assert_eq!(desk.reduce(large), Some(algorithm), "{sites:?}");
+    }
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub enum Milestone {
     WentInLevels,
     /// A collective was committed that went around a ring of sites.
     WentFromSiteToSite,
+    /// A collective was committed of which all sums were at all sites.
+    SummedAtAllSites,
     /// A collective was committed around a ring although its group was to have a mesh.
     RingAlone,
     /// A collective was aborted.
@@ -119,6 +121,7 @@ pub const MILESTONES: &[Milestone] = &[
     Milestone::WentInRounds,
     Milestone::WentInLevels,
     Milestone::WentFromSiteToSite,
+    Milestone::SummedAtAllSites,
     Milestone::RingAlone,
     Milestone::Aborted,
     Milestone::RestoredWhole,
@@ -180,6 +183,7 @@ impl Milestone {
             Self::WentFromSiteToSite => {
                 "a collective that goes around a ring of sites is committed"
             }
+            Self::SummedAtAllSites => "a collective with all sums at all sites is committed",
             Self::RingAlone => "a collective is committed around a ring where a mesh was wanted",
             Self::Aborted => "a collective is aborted",
             Self::RestoredWhole => "a peer restores a result that was whole",

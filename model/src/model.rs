@@ -216,6 +216,7 @@ fn is_reached(milestone: Milestone) -> Condition {
         WentInRounds,
         WentInLevels,
         WentFromSiteToSite,
+        SummedAtAllSites,
         RingAlone,
         Aborted,
         RestoredWhole,

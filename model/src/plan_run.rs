@@ -7,7 +7,9 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use pccl_core::element::CollectiveKind;
 use pccl_core::id::{Membership, PeerId, Seq};
 use pccl_core::lengths::Lengths;
-use pccl_core::plan::{Action, After, Algorithm, Arrival, Plan, Shards, Stripe, Target, Targets};
+use pccl_core::plan::{
+    Action, After, Algorithm, Arrival, Plan, Shards, Stripe, Target, Targets, Term,
+};
 use pccl_core::site::Sites;
 use pccl_core::topology::Way;
 
@@ -122,7 +124,9 @@ impl PlanRun {
         let mut kept = Vec::new();
         for sum in plan.kept(stripe(plan, gathers)) {
             let mut terms = vec![None; sum.terms as usize];
-            *terms.get_mut(sum.own_turn as usize)? = Some(own);
+            if let Some(turn) = sum.own_turn {
+                *terms.get_mut(turn as usize)? = Some(own);
+            }
             kept.push(terms);
         }
         let parts = match gathers {
@@ -228,9 +232,8 @@ impl PlanRun {
             Action::Combine | Action::Complete | Action::Pass => {}
             Action::Finish | Action::Copy => self.write(&arrival.range, content),
             Action::Keep { sum, turn } => {
-                let terms = self.kept.get_mut(sum as usize).ok_or(frame)?;
-                *terms.get_mut(turn as usize).ok_or(frame)? = Some(content);
-                leaving.extend(self.combine(sum));
+                let kept = self.keep(Term { sum, turn }, content);
+                leaving.extend(kept.ok_or(frame)?);
             }
         }
         self.at += 1;
@@ -238,18 +241,24 @@ impl PlanRun {
         Ok(leaving)
     }
 
-    /// Adds the terms of a sum, if all of them are here, and sends it where it goes.
-    fn combine(&mut self, number: u32) -> Vec<(u32, Frame)> {
-        let kept = self.plan.kept(self.elements()).nth(number as usize);
-        let (Some(kept), Some(sum)) = (kept, self.sum(number)) else {
-            return Vec::new();
+    /// Keeps a term. Adds all of its sum, if they are here; returns what is sent on. `None`: there is no such term.
+    fn keep(&mut self, term: Term, content: Sum) -> Option<Vec<(u32, Frame)>> {
+        let terms = self.kept.get_mut(term.sum as usize)?;
+        *terms.get_mut(term.turn as usize)? = Some(content);
+        let kept = self.plan.kept(self.elements()).nth(term.sum as usize)?;
+        let Some(sum) = self.sum(term.sum) else {
+            return Some(Vec::new());
         };
         if kept.is_result {
             self.write(&kept.range, sum);
         }
         let told = kept.told;
-        told.map(|to| self.frame(to, kept.range.start, sum))
-            .collect()
+        let told = told.map(|to| self.frame(to, kept.range.start, sum));
+        let mut leaving: Vec<(u32, Frame)> = told.collect();
+        if let Some(onto) = kept.onto {
+            leaving.extend(self.keep(onto, sum)?);
+        }
+        Some(leaving)
     }
 
     fn write(&mut self, range: &Range<u64>, content: Sum) {
@@ -321,7 +330,7 @@ impl PlanRun {
                 Algorithm::Circulant => {
                     return *sum == Sum::of_all(&in_rounds(ranks, (part, 0)));
                 }
-                Algorithm::TwoLevel | Algorithm::TwoLevelRing => {
+                Algorithm::TwoLevel | Algorithm::TwoLevelRing | Algorithm::TwoLevelWhole => {
                     let sites = self.plan.sites();
                     let is_ring = self.plan.algorithm() == Algorithm::TwoLevelRing;
                     let order = sites.map(|sites| by_site(ranks, (sites, is_ring), part));
@@ -494,6 +503,7 @@ mod tests {
             Algorithm::Circulant,
             Algorithm::TwoLevel,
             Algorithm::TwoLevelRing,
+            Algorithm::TwoLevelWhole,
             Algorithm::Relay,
         ] {
             for run in run(CollectiveKind::AllReduce, algorithm) {

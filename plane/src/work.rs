@@ -109,6 +109,7 @@ impl Task<'_> {
             | Algorithm::Chain
             | Algorithm::TwoLevel
             | Algorithm::TwoLevelRing
+            | Algorithm::TwoLevelWhole
             | Algorithm::Relay
             | Algorithm::Tree => {
                 plan::stripes_for(spec.count, spec.element, place.lanes, pace.stripe_bytes)

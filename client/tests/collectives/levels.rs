@@ -131,6 +131,11 @@ fn a_peer_that_dies_in_two_levels_costs_the_others_one_retry_with_the_sites_that
 }
 
 #[test]
+fn a_peer_that_dies_while_all_sums_go_to_all_sites_costs_the_others_one_retry() {
+    a_death_costs_one_retry(&["eu", "us", "eu", ""], Algorithm::TwoLevelWhole);
+}
+
+#[test]
 fn a_peer_that_dies_in_a_ring_of_sites_costs_the_others_one_retry_with_the_sites_that_are_left() {
     a_death_costs_one_retry(&["eu", "us", "eu", ""], Algorithm::TwoLevelRing);
 }

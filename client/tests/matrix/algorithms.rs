@@ -80,6 +80,8 @@ impl Peers {
             (_, Algorithm::Circulant) => has_mesh && bytes <= ROUNDS_MAX,
             (_, Algorithm::TwoLevel) => has_mesh && self.two_levels,
             (_, Algorithm::TwoLevelRing) => has_mesh && self.site_ring,
+            (Kind::AllReduce, Algorithm::TwoLevelWhole) => has_mesh && self.two_levels,
+            (_, Algorithm::TwoLevelWhole) => false,
             (Kind::AllReduce, Algorithm::Whole(pattern)) => {
                 (has_mesh || pattern == Pattern::Ring) && bytes <= WHOLE_MAX
             }
@@ -249,5 +251,15 @@ fn in_two_levels_among_two_sites_every_collective_gives_what_the_definition_says
 fn in_two_levels_among_three_sites_every_collective_gives_what_the_definition_says() {
     for world in WORLDS {
         Peers::at(3, world).check_types(Algorithm::TwoLevel);
+    }
+}
+
+#[test]
+fn with_all_sums_at_all_sites_an_all_reduce_gives_what_the_definition_says() {
+    for (sites, world) in [2, 3]
+        .into_iter()
+        .flat_map(|sites| WORLDS.map(|world| (sites, world)))
+    {
+        Peers::at(sites, world).check_types(Algorithm::TwoLevelWhole);
     }
 }

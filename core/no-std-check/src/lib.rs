@@ -76,7 +76,7 @@ pub fn everything() -> usize {
         let plan = Plan::among(CollectiveKind::AllReduce, algorithm, &sites, 1);
         plan.map_or(0, |plan| plan.arrivals(shards.stripe(stripes, 0)).count())
     };
-    let levels = at_sites(Algorithm::TwoLevel) + at_sites(Algorithm::TwoLevelRing);
+    let levels = at_sites(Algorithm::TwoLevel) + at_sites(Algorithm::TwoLevelRing) + at_sites(Algorithm::TwoLevelWhole);
     let flows = |algorithm| flows_of(CollectiveKind::AllReduce, algorithm);
     let root = CollectiveKind::Broadcast { root: 0 };
 

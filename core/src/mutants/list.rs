@@ -579,17 +579,17 @@ mutants! {
     SiteResultsStay = "site-results-stay",
     /// In a ring of sites the result stays at the site behind its home: the sites behind that wait for ever.
     SiteRingStops = "site-ring-stops",
+    /// With all sums at all sites, each gateway adds the sum of its own site first.
+    SitesAddOwnFirst = "sites-add-own-first",
     /// In two levels a result is added where it arrives: contributions count twice.
     LevelsAddResultsAgain = "levels-add-results-again",
     /// The master takes two levels in a group that is at one site.
     LevelsAtOneSite = "levels-at-one-site",
 
     // The journal.
-    /// What a master says is sent before its record is on the disk: a machine that fails has told peers what it does not
-    /// know when it comes back.
+    /// What a master says is sent before its record is on the disk: after a failure it does not know what peers were told.
     AnswerBeforeJournal = "answer-before-journal",
-    /// A vote whose record says nothing to anybody is counted as heard and not replayed: its caster does not cast it
-    /// again, and the others wait for it for ever.
+    /// A vote whose record says nothing to anybody is not replayed: its caster does not repeat it, and the others wait.
     VoteForgotten = "vote-forgotten",
     /// The epochs begin from the first again: another ring has the name of one that peers know.
     EpochReused = "epoch-reused",

@@ -8,7 +8,7 @@ use super::Costs;
 use crate::element::{CollectiveKind, CollectiveSpec, Quantization};
 use crate::wire::{
     CIRCULANT_BUFFER_MAX, DIRECT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, FRAME_PAYLOAD_MAX,
-    KNOWN_DIRECT_BUFFER_MAX, SITE_RING_SHARD_MIN, WHOLE_BUFFER_MAX,
+    KNOWN_DIRECT_BUFFER_MAX, SITE_RING_SHARD_MIN, SITES_WHOLE_SHARD_MAX, WHOLE_BUFFER_MAX,
 };
 
 /// The links between the members of a group.
@@ -192,6 +192,17 @@ pub enum Algorithm {
     /// With one rank at each site, it sends as [`Ring`](Self::Ring) does. With two sites, it is the same exchange as
     /// [`TwoLevel`](Self::TwoLevel), and with one as [`Direct`](Self::Direct).
     TwoLevelRing,
+    /// In two levels, with all sums at all sites.
+    ///
+    /// Chunks and gateways are those of [`TwoLevel`](Self::TwoLevel). But the gateway of a chunk sends the sum of its site
+    /// to the gateways at all other sites. Each of them adds the sums of all sites, that of rank r first and then the
+    /// others in the order of the sites, and sends the result to the other members of its site. The result has the same
+    /// bits as with `TwoLevel`.
+    ///
+    /// It takes one latency between sites, where `TwoLevel` takes two. With M sites M/2 times as many bytes leave a site,
+    /// so it is the better choice between two sites, and between more if the buffer is small. It is
+    /// [`Whole`](Self::Whole) among the sites, and [`Direct`](Self::Direct) inside of each.
+    TwoLevelWhole,
     /// From turn to turn around the ring: additions in the order of the [`Turns`](super::Turns), on any ring, without
     /// a mesh.
     ///
@@ -230,6 +241,7 @@ impl fmt::Display for Algorithm {
             Self::Circulant => "circulant",
             Self::TwoLevel => "two-level",
             Self::TwoLevelRing => "two-level-ring",
+            Self::TwoLevelWhole => "two-level-whole",
             Self::Relay => "relay",
             Self::Tree => "tree",
         })
@@ -238,7 +250,7 @@ impl fmt::Display for Algorithm {
 
 impl Algorithm {
     /// Every algorithm.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Ring,
         Self::Chain,
         Self::Whole(Pattern::Ring),
@@ -248,6 +260,7 @@ impl Algorithm {
         Self::Circulant,
         Self::TwoLevel,
         Self::TwoLevelRing,
+        Self::TwoLevelWhole,
         Self::Relay,
         Self::Tree,
     ];
@@ -264,8 +277,9 @@ impl Algorithm {
     /// - A buffer that may be sent whole is: over a mesh, within a machine in the circulant pattern from [a
     ///   number](Paths::rounds_from) of ranks on, and otherwise around a ring.
     /// - Over a mesh of members at several sites, with several members at one of them, all other buffers take the two
-    ///   levels: from three sites on with a ring among them, if a shard has more than [`SITE_RING_SHARD_MIN`] bytes and
-    ///   they are not within one machine. An all-reduce takes that ring only if the sites
+    ///   levels. Unless they are within one machine, an all-reduce between two sites, or of shards of at most
+    ///   [`SITES_WHOLE_SHARD_MAX`] bytes, takes them with all sums at all sites; and shards of more than
+    ///   [`SITE_RING_SHARD_MIN`] bytes take them with a ring among three sites or more, in an all-reduce only if the sites
     ///   are [even](Paths::even_sites).
     /// - Over any other mesh a buffer of at most [`DIRECT_BUFFER_MAX`] bytes is sent directly. Within a machine it
     ///   takes the circulant pattern up to [`CIRCULANT_BUFFER_MAX`]; worlds that are too small for rounds send it
@@ -301,6 +315,7 @@ impl Algorithm {
                 | Self::Circulant
                 | Self::TwoLevel
                 | Self::TwoLevelRing
+                | Self::TwoLevelWhole
                 | Self::Relay
                 | Self::Tree => true,
             };
@@ -336,9 +351,12 @@ impl Algorithm {
         let ring_of_sites = shard_bytes > SITE_RING_SHARD_MIN
             && !paths.within_machine
             && (paths.even_sites || !(spec.kind.reduces() && spec.kind.gathers()));
+        let sums_everywhere =
+            (!paths.site_ring || shard_bytes <= SITES_WHOLE_SHARD_MAX) && !paths.within_machine;
         let candidates = [
             Some(whole),
             Some(Self::Whole(Pattern::Ring)),
+            sums_everywhere.then_some(Self::TwoLevelWhole),
             ring_of_sites.then_some(Self::TwoLevelRing),
             (branches || !is_broadcast).then_some(Self::TwoLevel),
             branches.then_some(Self::Tree),
@@ -355,7 +373,7 @@ impl Algorithm {
 
     /// Whether a collective can use this algorithm in a world of `world` ranks, on these paths.
     ///
-    /// A quantized collective takes the ring, two levels, or the direct exchange. A buffer is sent whole if it has at
+    /// A quantized collective takes the ring, two levels except with all sums at all sites, or the direct exchange. A buffer is sent whole if it has at
     /// most [`WHOLE_BUFFER_MAX`] bytes, and if the buffers of all ranks together fit in one frame ([`FRAME_PAYLOAD_MAX`]),
     /// because a rank keeps them all until it adds. Rounds are limited to [`CIRCULANT_BUFFER_MAX`] bytes, because a
     /// round is one message. Two levels need several sites, and several members at one of them, and a ring of the sites
@@ -382,7 +400,7 @@ impl Algorithm {
             Self::Ring | Self::Chain | Self::Direct | Self::Tree => true,
             Self::Whole(_) => travels_whole,
             Self::Circulant => bytes <= CIRCULANT_BUFFER_MAX,
-            Self::TwoLevel => paths.two_levels,
+            Self::TwoLevel | Self::TwoLevelWhole => paths.two_levels,
             Self::TwoLevelRing => paths.two_levels && paths.site_ring,
             Self::Relay => spec.ordered,
         };
@@ -398,7 +416,12 @@ impl Algorithm {
     pub const fn carries_encoded(self) -> bool {
         match self {
             Self::Ring | Self::Direct | Self::TwoLevel | Self::TwoLevelRing => true,
-            Self::Chain | Self::Whole(_) | Self::Circulant | Self::Relay | Self::Tree => false,
+            Self::Chain
+            | Self::Whole(_)
+            | Self::Circulant
+            | Self::TwoLevelWhole
+            | Self::Relay
+            | Self::Tree => false,
         }
     }
 
@@ -407,9 +430,12 @@ impl Algorithm {
         match self {
             Self::Whole(_) | Self::Direct | Self::Relay => true,
             Self::Ring => world <= 2,
-            Self::Chain | Self::Circulant | Self::TwoLevel | Self::TwoLevelRing | Self::Tree => {
-                false
-            }
+            Self::Chain
+            | Self::Circulant
+            | Self::TwoLevel
+            | Self::TwoLevelRing
+            | Self::TwoLevelWhole
+            | Self::Tree => false,
         }
     }
 
@@ -424,6 +450,7 @@ impl Algorithm {
                 | Self::Circulant
                 | Self::TwoLevel
                 | Self::TwoLevelRing
+                | Self::TwoLevelWhole
                 | Self::Relay,
                 CollectiveKind::AllReduce,
             )
@@ -451,7 +478,7 @@ impl Algorithm {
                 | CollectiveKind::Barrier,
             )
             | (
-                Self::Whole(_),
+                Self::Whole(_) | Self::TwoLevelWhole,
                 CollectiveKind::ReduceScatter
                 | CollectiveKind::AllGather { .. }
                 | CollectiveKind::AllGatherV { .. },
@@ -463,6 +490,7 @@ impl Algorithm {
                 | Self::Direct
                 | Self::Circulant
                 | Self::TwoLevelRing
+                | Self::TwoLevelWhole
                 | Self::Relay,
                 CollectiveKind::Broadcast { .. },
             )
@@ -472,6 +500,7 @@ impl Algorithm {
                 | Self::Circulant
                 | Self::TwoLevel
                 | Self::TwoLevelRing
+                | Self::TwoLevelWhole
                 | Self::Relay,
                 CollectiveKind::Barrier,
             ) => false,
@@ -484,9 +513,12 @@ impl Algorithm {
         match self {
             Self::Ring | Self::Chain | Self::Relay => Reach::Ring,
             Self::Whole(pattern) => pattern.reach(),
-            Self::Direct | Self::Circulant | Self::TwoLevel | Self::TwoLevelRing | Self::Tree => {
-                Reach::Mesh
-            }
+            Self::Direct
+            | Self::Circulant
+            | Self::TwoLevel
+            | Self::TwoLevelRing
+            | Self::TwoLevelWhole
+            | Self::Tree => Reach::Mesh,
         }
     }
 }

@@ -121,12 +121,13 @@ pub(super) fn kept(plan: Plan<'_>, stripe: Stripe<'_>, index: u32) -> Kept<'stat
     Kept {
         range: chunk(plan, stripe, index),
         terms: arrive.saturating_add(1),
-        own_turn: 0,
+        own_turn: Some(0),
         is_result,
         told: match is_result {
             true => result_to(plan, 0),
             false => Targets::one(partial_to(plan, index)),
         },
+        onto: None,
     }
 }
 

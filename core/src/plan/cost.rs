@@ -123,6 +123,7 @@ impl Costs {
             Algorithm::TwoLevel if spec.kind.root().is_some() => self.down_two_levels(world, bytes),
             Algorithm::TwoLevel => self.load_time(self.in_two_levels(spec.kind, world, bytes)),
             Algorithm::TwoLevelRing => self.around_sites(spec.kind, world, bytes),
+            Algorithm::TwoLevelWhole => self.load_time(self.whole_among_sites(world, bytes)),
             Algorithm::Relay => self.relayed(world, bytes),
             Algorithm::Tree => Branches::of(world, self.far).time(bytes),
         };
@@ -230,6 +231,25 @@ impl Costs {
             far,
             near,
             messages: halves * (world - 1 + strangers.div_ceil(members)),
+        }
+    }
+
+    /// The load of a member of the smallest site if all sums go to all sites: it sends those of its shards to each other
+    /// site, and receives as many.
+    fn whole_among_sites(&self, ranks: u32, bytes: u128) -> Load {
+        let members = u128::from(self.site_members_min.max(1));
+        let other_sites = u128::from(self.sites.max(1)) - 1;
+        let world = u128::from(ranks.max(1));
+        let each_site = bytes / members;
+        let load = self.in_two_levels(CollectiveKind::AllReduce, ranks, bytes);
+        Load {
+            far_latencies: 1,
+            far: Bytes {
+                all: other_sites * each_site,
+                on_a_path: other_sites.min(1) * each_site,
+            },
+            messages: 2 * (world - 1) + other_sites * world.div_ceil(members),
+            ..load
         }
     }
 

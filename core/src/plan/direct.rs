@@ -34,9 +34,10 @@ pub(super) fn kept(plan: Plan<'_>, stripe: Stripe<'_>) -> Kept<'static> {
     Kept {
         range: stripe.chunk(plan.rank),
         terms: plan.world,
-        own_turn: rule!(plan.turn(plan.rank); DirectAddedAsTheyArrive => 0),
+        own_turn: Some(rule!(plan.turn(plan.rank); DirectAddedAsTheyArrive => 0)),
         is_result: true,
         told: rule!(of_result; ResultsNeverTold => Targets::NONE),
+        onto: None,
     }
 }
 

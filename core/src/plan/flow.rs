@@ -48,6 +48,12 @@ enum Left<'a> {
         shard: u32,
         nth: u32,
     },
+    /// The gateways of a shard at other sites, from this number on.
+    Gateways {
+        seat: Seat<'a>,
+        shard: u32,
+        nth: u32,
+    },
     /// The ranks below one in a tree, from this number on.
     Below {
         place: tree::Place<'a>,
@@ -97,6 +103,12 @@ impl<'a> Targets<'a> {
             shard,
             nth,
         })
+    }
+
+    /// The gateways of a shard at other sites, which get the sum of this one.
+    pub(super) const fn gateways(seat: Seat<'a>, shard: u32) -> Self {
+        let nth = 0;
+        Self(Left::Gateways { seat, shard, nth })
     }
 
     /// The ranks below one in a tree.
@@ -159,6 +171,11 @@ impl Iterator for Targets<'_> {
                 *nth = nth.saturating_add(1);
                 Some(target)
             }
+            Left::Gateways { seat, shard, nth } => {
+                let target = two_level::summed(*seat, *shard, *nth)?;
+                *nth = nth.saturating_add(1);
+                Some(target)
+            }
             Left::Below { place, nth } => {
                 let target = tree::target(*place, *nth)?;
                 *nth = nth.saturating_add(1);
@@ -184,13 +201,24 @@ pub struct Kept<'a> {
     pub range: Range<u64>,
     /// Number of terms, the own contribution included.
     pub terms: u32,
-    /// The turn in which the own contribution is added, from 0.
-    pub own_turn: u32,
+    /// The turn in which the own contribution is added, from 0. `None`: it is part of a sum that is a term.
+    pub own_turn: Option<u32>,
     /// Whether the sum is the result. If so, it is written to the buffer, and an average is divided. If not, it lacks
     /// contributions, and is only sent.
     pub is_result: bool,
     /// The targets of the sum.
     pub told: Targets<'a>,
+    /// The term of another sum of this rank that it is as well.
+    pub onto: Option<Term>,
+}
+
+/// A term of a sum that is [kept](Action::Keep).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Term {
+    /// The sum, by its number in [`Plan::kept`](super::Plan::kept).
+    pub sum: u32,
+    /// The turn in which it is added, from 0.
+    pub turn: u32,
 }
 
 /// An arriving flow.

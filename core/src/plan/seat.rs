@@ -16,6 +16,9 @@ pub(super) enum Among {
     /// From each site to the next one. The sum of a shard begins behind its home and ends there. The result begins at
     /// the home and ends before it.
     Ring,
+    /// Each gateway sends its sum to all other gateways, and each of these computes the result. No result travels
+    /// between sites.
+    Whole,
 }
 
 /// One rank among the sites.
@@ -217,6 +220,16 @@ impl<'a> Seat<'a> {
         match self.among {
             Among::Mesh => !is_home,
             Among::Ring => !is_home && self.sites.of_rank(shard) == Some(self.site_before()),
+            Among::Whole => false,
+        }
+    }
+
+    /// Number of other sites to which its own contribution to a shard goes as the sum of its site: it is alone there.
+    pub(super) fn sent_alone(self, shard: u32) -> u32 {
+        match (self.is_alone(), self.among) {
+            (false, Among::Mesh | Among::Ring | Among::Whole) => 0,
+            (true, Among::Mesh | Among::Ring) => u32::from(self.begins(shard)),
+            (true, Among::Whole) => self.other_sites(),
         }
     }
 
@@ -224,6 +237,7 @@ impl<'a> Seat<'a> {
     fn begun_below(self, number: u32) -> u32 {
         match self.among {
             Among::Mesh => number.saturating_sub(1),
+            Among::Whole => 0,
             Among::Ring if self.other_sites() == 0 => 0,
             Among::Ring => {
                 let homes = self.sites.members(self.site_before()).iter();
@@ -277,8 +291,46 @@ impl<'a> Seat<'a> {
     /// Number of sums of other sites that arrive for a shard to which any are added.
     pub(super) fn sums_each(self) -> u32 {
         match self.among {
-            Among::Mesh => self.other_sites(),
+            Among::Mesh | Among::Whole => self.other_sites(),
             Among::Ring => self.other_sites().min(1),
+        }
+    }
+
+    /// Number of shards of other ranks whose results arrive in an all-reduce or a gather.
+    pub(super) fn results(self) -> u32 {
+        let all = self.sites.world();
+        match self.among {
+            Among::Mesh | Among::Ring => all.saturating_sub(1),
+            Among::Whole => all.saturating_sub(self.shards()),
+        }
+    }
+
+    /// Number of shards below this one whose results do not arrive.
+    fn missing_below(self, shard: u32) -> u32 {
+        let own = u32::from(self.rank < shard);
+        match self.among {
+            Among::Mesh | Among::Ring => own,
+            Among::Whole => {
+                let strangers = shard.saturating_sub(members_below(self.members, shard));
+                let dealt = strangers.saturating_sub(self.place);
+                own.saturating_add(dealt.div_ceil(self.size().max(1)))
+            }
+        }
+    }
+
+    /// The position of a shard among those whose results arrive, in the order of the shards.
+    pub(super) fn place_of_result(self, shard: u32) -> u32 {
+        shard.saturating_sub(self.missing_below(shard))
+    }
+
+    /// The shard whose result is at this position.
+    pub(super) fn result(self, place: u32) -> u32 {
+        match self.among {
+            Among::Mesh | Among::Ring => at_without(self.rank, place),
+            Among::Whole => {
+                let is_behind = |shard: u32| self.place_of_result(shard.saturating_add(1)) > place;
+                first_below(self.sites.world(), is_behind)
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use proptest::{prop_assert, prop_assert_eq};
 use super::*;
 use crate::id::{Membership, PeerId};
 
+mod by_hand;
 mod choice;
 mod cost;
 mod cut;
@@ -56,6 +57,7 @@ fn plans(root: u32) -> Vec<(CollectiveKind<u32>, Algorithm)> {
         Algorithm::Chain,
         Algorithm::TwoLevel,
         Algorithm::TwoLevelRing,
+        Algorithm::TwoLevelWhole,
         Algorithm::Relay,
         Algorithm::Tree,
     ];
@@ -118,6 +120,7 @@ impl<'a> Operation<'a> {
             | Algorithm::Circulant
             | Algorithm::TwoLevel
             | Algorithm::TwoLevelRing
+            | Algorithm::TwoLevelWhole
             | Algorithm::Relay => {
                 let chunks = (0..self.world()).flat_map(|rank| self.stripe.chunk(rank));
                 chunks.collect()
@@ -189,7 +192,9 @@ impl<'a> Rank<'a> {
     fn contribute(&mut self) -> Vec<Sent> {
         for kept in self.plan.kept(self.stripe) {
             let mut terms = vec![None; kept.terms as usize];
-            terms[kept.own_turn as usize] = Some(vec![self.plan.rank]);
+            if let Some(turn) = kept.own_turn {
+                terms[turn as usize] = Some(vec![self.plan.rank]);
+            }
             self.kept.push(terms);
         }
         let own = self.plan.contributions(self.stripe);
@@ -242,11 +247,15 @@ impl<'a> Rank<'a> {
         let mut leaving: Vec<Sent> = onward.collect();
         if let Action::Keep { sum, turn } = flow.action {
             let term = content.first().cloned().unwrap_or_default();
-            let place = &mut self.kept[sum as usize][turn as usize];
-            prop_assert_eq!(place.replace(term), None);
-            leaving.extend(self.combine(sum)?);
+            leaving.extend(self.keep(Term { sum, turn }, term)?);
         }
         Ok(leaving)
+    }
+
+    fn keep(&mut self, term: Term, content: Sum) -> Result<Vec<Sent>, TestCaseError> {
+        let place = &mut self.kept[term.sum as usize][term.turn as usize];
+        prop_assert_eq!(place.replace(content), None);
+        self.combine(term.sum)
     }
 
     /// Adds what is kept for a sum, if all of it is here, and sends it where it goes.
@@ -257,7 +266,8 @@ impl<'a> Rank<'a> {
             return Ok(Vec::new());
         };
         *terms = Vec::new();
-        let content = vec![all.concat(); indices(&kept.range).len()];
+        let sum = all.concat();
+        let content = vec![sum.clone(); indices(&kept.range).len()];
         if kept.is_result {
             self.write(&kept.range, &content)?;
         }
@@ -267,7 +277,18 @@ impl<'a> Rank<'a> {
             elements: kept.range.clone(),
             content: content.clone(),
         });
-        Ok(told.collect())
+        let mut leaving: Vec<Sent> = told.collect();
+        if let Some(onto) = kept.onto {
+            prop_assert_eq!(self.range_of(onto.sum), kept.range);
+            leaving.extend(self.keep(onto, sum)?);
+        }
+        Ok(leaving)
+    }
+
+    /// The elements of a sum that is kept.
+    fn range_of(&self, sum: u32) -> Range<u64> {
+        let mut kept = self.plan.kept(self.stripe);
+        kept.nth(sum as usize).unwrap().range
     }
 
     fn write(&mut self, range: &Range<u64>, content: &[Sum]) -> Result<(), TestCaseError> {
@@ -348,6 +369,7 @@ fn keeps_its_promise(operation: Operation<'_>, hurry: bool) -> Result<(), TestCa
                     | Algorithm::Circulant
                     | Algorithm::TwoLevel
                     | Algorithm::TwoLevelRing
+                    | Algorithm::TwoLevelWhole
             ) {
                 sum.sort_unstable();
                 order.sort_unstable();
@@ -459,118 +481,6 @@ fn only_contribution(plan: Plan<'_>, stripe: Stripe<'_>) -> Contribution {
 }
 
 #[test]
-fn the_ring_of_three_ranks_is_the_published_one() {
-    let shards = Shards::of_ranks(7, 3);
-    let rank_1 = all_reduce(Algorithm::Ring, 3, 1).unwrap();
-    let to = |step| Target { rank: 2, step };
-
-    let own = only_contribution(rank_1, shards.stripe(1, 0));
-    let flows: Vec<_> = rank_1
-        .arrivals(shards.stripe(1, 0))
-        .map(|mut flow| {
-            (
-                flow.step,
-                flow.range,
-                flow.action,
-                flow.after,
-                flow.onward.next(),
-            )
-        })
-        .collect();
-
-    assert_eq!((own.range, own.to), (0..3, to(0)));
-    assert_eq!(
-        flows,
-        [
-            (0, 5..7, Action::Combine, After::Nothing, Some(to(1))),
-            (1, 3..5, Action::Finish, After::Nothing, Some(to(2))),
-            (2, 0..3, Action::Copy, After::Contribution(0), Some(to(3))),
-            (3, 5..7, Action::Copy, After::Arrival(0), None),
-        ]
-    );
-}
-
-#[test]
-fn four_contributions_that_travel_whole_are_an_all_gather() {
-    let shards = Shards::of_ranks(7, 4);
-    let rank_1 = all_reduce(WHOLE, 4, 1).unwrap();
-    let flows: Vec<_> = rank_1
-        .arrivals(shards.stripe(1, 0))
-        .map(|mut flow| {
-            (
-                flow.from,
-                flow.range,
-                flow.action,
-                flow.onward.next().map(|to| to.step),
-            )
-        })
-        .collect();
-
-    assert_eq!(
-        flows,
-        [
-            (0, 0..7, Action::Keep { sum: 0, turn: 0 }, Some(1)),
-            (0, 0..7, Action::Keep { sum: 0, turn: 3 }, Some(2)),
-            (0, 0..7, Action::Keep { sum: 0, turn: 2 }, None),
-        ]
-    );
-}
-
-#[test]
-fn over_a_mesh_what_travels_whole_comes_from_whom_it_is_of() {
-    let shards = Shards::of_ranks(7, 4);
-    let rank_1 = all_reduce(Algorithm::Whole(Pattern::Mesh), 4, 1).unwrap();
-
-    let sent: Vec<_> = rank_1.contributions(shards.stripe(1, 0)).collect();
-    let flows = rank_1.arrivals(shards.stripe(1, 0));
-    let flows: Vec<_> = flows
-        .map(|mut flow| (flow.from, flow.action, flow.onward.next()))
-        .collect();
-
-    let to = |rank, step| Target { rank, step };
-    assert!(sent.iter().all(|own| own.range == (0..7)));
-    let sent: Vec<Target> = sent.iter().map(|own| own.to).collect();
-    assert_eq!(sent, [to(2, 0), to(3, 1), to(0, 2)]);
-    let keep = |turn| Action::Keep { sum: 0, turn };
-    assert_eq!(
-        flows,
-        [(0, keep(0), None), (3, keep(3), None), (2, keep(2), None)]
-    );
-}
-
-#[test]
-fn three_ranks_that_exchange_directly_combine_a_part_each() {
-    let shards = Shards::of_ranks(7, 3);
-    let rank_1 = all_reduce(Algorithm::Direct, 3, 1).unwrap();
-    let to = |rank, step| Target { rank, step };
-
-    let sent: Vec<_> = rank_1
-        .contributions(shards.stripe(1, 0))
-        .map(|own| (own.range, own.to))
-        .collect();
-    let kept: Vec<Kept<'_>> = rank_1.kept(shards.stripe(1, 0)).collect();
-    let flows: Vec<_> = rank_1
-        .arrivals(shards.stripe(1, 0))
-        .map(|flow| (flow.from, flow.range, flow.action, flow.after))
-        .collect();
-
-    assert_eq!(sent, [(5..7, to(2, 0)), (0..3, to(0, 1))]);
-    assert_eq!(kept.len(), 1);
-    assert_eq!(kept[0].told.collect::<Vec<_>>(), [to(2, 2), to(0, 3)]);
-    assert_eq!((&kept[0].range, kept[0].own_turn), (&(3..5), 1));
-    assert_eq!((kept[0].terms, kept[0].is_result), (3, true));
-    assert_eq!(
-        flows,
-        [
-            (0, 3..5, Action::Keep { sum: 0, turn: 0 }, After::Nothing),
-            (2, 3..5, Action::Keep { sum: 0, turn: 2 }, After::Nothing),
-            (0, 0..3, Action::Copy, After::Contribution(1)),
-            (2, 5..7, Action::Copy, After::Contribution(0)),
-        ]
-    );
-}
-
-#[test]
 fn the_largest_world_overflows_nothing() {
     // Beyond it the steps of most plans have no numbers.
     let world = u32::MAX / 2;
@@ -584,7 +494,7 @@ fn the_largest_world_overflows_nothing() {
         assert!(flow.from < world - 1);
         assert_eq!(flow.onward.count(), 0);
         let kept = last.kept(stripe).next();
-        assert!(kept.is_none_or(|kept| kept.own_turn < kept.terms));
+        assert!(kept.is_none_or(|kept| kept.own_turn < Some(kept.terms)));
         let first = last.contributions(stripe).next().unwrap();
         assert!(first.to.rank < world - 1);
     }

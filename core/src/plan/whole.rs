@@ -50,8 +50,9 @@ pub(super) fn kept(plan: Plan<'_>, stripe: Stripe<'_>) -> Kept<'static> {
     Kept {
         range: stripe.whole(),
         terms: plan.world,
-        own_turn: rule!(plan.turn(plan.rank); AddedAsTheyArrive => 0),
+        own_turn: Some(rule!(plan.turn(plan.rank); AddedAsTheyArrive => 0)),
         is_result: true,
         told: Targets::NONE,
+        onto: None,
     }
 }

@@ -71,6 +71,10 @@ pub const KNOWN_DIRECT_BUFFER_MAX: u64 = 16 * 1024 * 1024;
 /// size takes longer than a latency up to about 150 Mbit/s.
 pub const SITE_RING_SHARD_MIN: u64 = 1024 * 1024;
 
+/// Maximum number of bytes of a shard of an all-reduce at three sites or more that has all sums at all sites, if paths are
+/// not known. It saves a latency between the sites, and sends M/2 times as many bytes from each of M sites.
+pub const SITES_WHOLE_SHARD_MAX: u64 = 4 * 1024;
+
 /// Maximum number of bytes of a frame's payload in a ring of sites, unless it is encoded. A frame is forwarded when all of it has arrived, so
 /// shorter ones keep more sites busy; the paths are slow enough for a system call each.
 pub const SITE_RING_PAYLOAD_MAX: usize = 64 * 1024;

@@ -217,7 +217,9 @@
 //! of other sites' chunks inside its own site. Chunks are cut into stripes as around a ring. With a ring among the
 //! sites ([`Algorithm::TwoLevelRing`](crate::plan::Algorithm::TwoLevelRing)), a rank receives in the place of these sums
 //! one for each chunk of which it is the gateway, unless the sum begins at its site, and it forwards results to the next
-//! site as well.
+//! site as well. With all sums at all sites ([`Algorithm::TwoLevelWhole`](crate::plan::Algorithm::TwoLevelWhole)), it
+//! receives the sums of the other sites for each chunk of which it is the gateway, and results of the other chunks from
+//! their gateways at its site.
 //!
 //! An [`ordered`](crate::element::CollectiveSpec::ordered) collective may be relayed around the ring, as
 //! [`Algorithm::Relay`](crate::plan::Algorithm::Relay) describes. Each passage of a stripe, or of each chunk of a
@@ -388,7 +390,8 @@ pub use limits::{
     DEFAULT_MASTER_PORT, DIRECT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, FIRST_CONTROL_FRAME_MAX,
     FIRST_PEER_PORT, FRAME_PAYLOAD_MAX, FRAME_PAYLOAD_MIN, KNOWN_DIRECT_BUFFER_MAX,
     MAX_ENTRY_NAME_BYTES, PROBE_BYTES_MAX, REFUSAL_TEXT_MAX, SITE_RING_PAYLOAD_MAX,
-    SITE_RING_SHARD_MIN, STATE_RANGE_MAX, STATE_RANGES_MAX, STATE_REQUEST_MAX, WHOLE_BUFFER_MAX,
+    SITE_RING_SHARD_MIN, SITES_WHOLE_SHARD_MAX, STATE_RANGE_MAX, STATE_RANGES_MAX,
+    STATE_REQUEST_MAX, WHOLE_BUFFER_MAX,
 };
 pub use preamble::{MAGIC, PREAMBLE_BYTES, Preamble, PreambleError, Purpose};
 pub use reply::{REPLY_HEAD_BYTES, Reply, ReplyError, ReplyHead};

@@ -380,6 +380,7 @@ fn a_master_that_orders_what_the_links_or_the_spec_do_not_allow_misbehaves() {
         Algorithm::Circulant,
         Algorithm::TwoLevel,
         Algorithm::TwoLevelRing,
+        Algorithm::TwoLevelWhole,
         Algorithm::Relay,
         Algorithm::Tree,
     ] {

@@ -22,9 +22,23 @@ const ROOT: CollectiveKind = CollectiveKind::Broadcast { root: PeerId(3) };
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
-        three(
-            "levels-3",
-            "two peers of one site and one of another reduce, one may die or a link break",
+        // Between two sites an all-reduce has all sums at both, if nobody wishes for anything else.
+        wish_for(
+            Algorithm::TwoLevel,
+            three(
+                "levels-3",
+                "two peers of one site and one of another reduce, one may die or a link break",
+            ),
+        ),
+        wish_for(
+            Algorithm::TwoLevelWhole,
+            Scenario {
+                milestones: &[M::Committed, M::SummedAtAllSites, M::Aborted, M::Recovered],
+                ..three(
+                    "levels-whole-3",
+                    "two peers of one site and one of another have both sums, one may die or a link break",
+                )
+            },
         ),
         of_kind(
             CollectiveKind::ReduceScatter,
@@ -95,11 +109,23 @@ pub(super) fn all() -> Vec<Scenario> {
                 ),
             )),
         ),
-        four(
-            "levels-4",
-            "two peers of each of two sites reduce",
-            [0, 0, 1, 1],
-            &[M::Committed, M::WentInLevels],
+        wish_for(
+            Algorithm::TwoLevel,
+            four(
+                "levels-4",
+                "two peers of each of two sites reduce",
+                [0, 0, 1, 1],
+                &[M::Committed, M::WentInLevels],
+            ),
+        ),
+        wish_for(
+            Algorithm::TwoLevelWhole,
+            four(
+                "levels-whole-4",
+                "two peers of one site and one of each of two others have the sums of all sites",
+                [0, 0, 1, 2],
+                &[M::Committed, M::SummedAtAllSites],
+            ),
         ),
         // So few bytes take the other plan in two levels, if nobody wishes for anything else.
         wish_for(

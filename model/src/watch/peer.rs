@@ -366,6 +366,9 @@ fn collective_ended(
             if algorithm == Some(Algorithm::TwoLevelRing) {
                 run.reach(Milestone::WentFromSiteToSite);
             }
+            if algorithm == Some(Algorithm::TwoLevelWhole) {
+                run.reach(Milestone::SummedAtAllSites);
+            }
             if again {
                 run.reach(Milestone::Recovered);
             }

@@ -78,6 +78,7 @@ impl Run<'_, '_> {
             | Algorithm::Circulant
             | Algorithm::TwoLevel
             | Algorithm::TwoLevelRing
+            | Algorithm::TwoLevelWhole
             | Algorithm::Relay
             | Algorithm::Tree => {
                 let lacks = |link: &In<'_>| self.work.lacks_contribution_of(link.from.rank);

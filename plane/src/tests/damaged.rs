@@ -111,6 +111,7 @@ impl Case {
             mesh(Algorithm::Circulant),
             mesh(Algorithm::TwoLevel),
             mesh(Algorithm::TwoLevelRing),
+            mesh(Algorithm::TwoLevelWhole),
         ]
     }
 

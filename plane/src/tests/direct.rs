@@ -12,13 +12,14 @@ use super::support::{
 };
 use crate::{LinkBroke, PlaneConfig, RunFailure, RunStats};
 
-const DIRECTLY: [Algorithm; 6] = [
+const DIRECTLY: [Algorithm; 7] = [
     Algorithm::Direct,
     Algorithm::Whole(Pattern::Mesh),
     Algorithm::Whole(Pattern::Circulant),
     Algorithm::Circulant,
     Algorithm::TwoLevel,
     Algorithm::TwoLevelRing,
+    Algorithm::TwoLevelWhole,
 ];
 
 #[test(start_paused = true)]
@@ -49,7 +50,10 @@ async fn all_end_with_the_same_bits_which_are_those_of_the_order_of_the_peers() 
         .filter(|algorithm| {
             !matches!(
                 algorithm,
-                Algorithm::Circulant | Algorithm::TwoLevel | Algorithm::TwoLevelRing
+                Algorithm::Circulant
+                    | Algorithm::TwoLevel
+                    | Algorithm::TwoLevelRing
+                    | Algorithm::TwoLevelWhole
             )
         })
         .chain([Algorithm::Relay]);
@@ -68,8 +72,13 @@ async fn all_end_with_the_same_bits_which_are_those_of_the_order_of_the_peers() 
 
 #[test(start_paused = true)]
 async fn in_two_levels_all_end_with_the_same_bits_also_of_floats_and_over_many_lanes() {
-    for algorithm in [Algorithm::TwoLevel, Algorithm::TwoLevelRing] {
-        for (world, lanes) in [(3, 1), (4, 3), (7, 2), (8, 4)] {
+    for (world, lanes) in [(3, 1), (4, 3), (7, 2), (8, 4)] {
+        let mut by_algorithm = Vec::new();
+        for algorithm in [
+            Algorithm::TwoLevel,
+            Algorithm::TwoLevelRing,
+            Algorithm::TwoLevelWhole,
+        ] {
             let inputs = random_bits(200_000, world, 45);
             let spec = spec(ReduceOp::Avg, ElementType::F32, 50_000);
             let mut members = mesh(world, lanes);
@@ -80,7 +89,14 @@ async fn in_two_levels_all_end_with_the_same_bits_also_of_floats_and_over_many_l
 
             assert!(ended.iter().all(|ended| ended.outcome.is_ok()));
             assert!(ended.iter().all(|other| other.data == ended[0].data));
+            by_algorithm.push(ended[0].data.clone());
         }
+        let [at_home, around, everywhere] = &by_algorithm[..] else {
+            panic!("there are three");
+        };
+        assert_eq!(at_home, everywhere);
+        // Three sites are added in another order.
+        assert_eq!(at_home == around, world == 3);
     }
 }
 

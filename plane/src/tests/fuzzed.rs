@@ -20,7 +20,7 @@ const GATHER: CollectiveKind = CollectiveKind::AllGather {
     laid_out_for: Membership(0),
 };
 
-const ALL: [(CollectiveKind, Algorithm); 28] = [
+const ALL: [(CollectiveKind, Algorithm); 29] = [
     (CollectiveKind::AllReduce, Algorithm::Ring),
     (CollectiveKind::AllReduce, Algorithm::Whole(Pattern::Ring)),
     (CollectiveKind::AllReduce, Algorithm::Whole(Pattern::Mesh)),
@@ -32,6 +32,7 @@ const ALL: [(CollectiveKind, Algorithm); 28] = [
     (CollectiveKind::AllReduce, Algorithm::Circulant),
     (CollectiveKind::AllReduce, Algorithm::TwoLevel),
     (CollectiveKind::AllReduce, Algorithm::TwoLevelRing),
+    (CollectiveKind::AllReduce, Algorithm::TwoLevelWhole),
     (CollectiveKind::ReduceScatter, Algorithm::Ring),
     (CollectiveKind::ReduceScatter, Algorithm::Direct),
     (CollectiveKind::ReduceScatter, Algorithm::Circulant),

@@ -498,7 +498,11 @@ fn buffers_that_travel_in_rounds_lead_to_the_result_and_can_be_put_back_whatever
 #[test]
 fn buffers_that_travel_in_two_levels_lead_to_the_result_and_can_be_put_back_whatever_the_schedule()
 {
-    for algorithm in [Algorithm::TwoLevel, Algorithm::TwoLevelRing] {
+    for algorithm in [
+        Algorithm::TwoLevel,
+        Algorithm::TwoLevelRing,
+        Algorithm::TwoLevelWhole,
+    ] {
         leads_to_the_result_or_back(algorithm, 2 * SMALL);
         leads_to_the_result_or_back(algorithm, 8 * SMALL);
         leads_to_the_result_or_back(algorithm, 3);

@@ -2,13 +2,14 @@
 //!
 //! In which turn each is added says the plan ([`Action::Keep`](pccl_core::plan::Action::Keep)). They are added
 //! as far as all of them have arrived, frame by frame, and what is added goes at once where the plan says. A sum
-//! that is the result leaves from there; one that lacks contributions leaves from scratch.
+//! that is the result leaves from there; one that lacks contributions leaves from scratch, and may be a term of another one
+//! that is kept here.
 //!
 //! Terms that travel encoded are kept encoded, and a sum of them leaves encoded (see [`coded`](super::coded)).
 
 use std::ops::Range;
 
-use pccl_core::plan::{self, Plan, Stripe};
+use pccl_core::plan::{self, Plan, Stripe, Term};
 use pccl_kernels::Codec;
 
 use super::fault::Defect;
@@ -47,7 +48,8 @@ pub(super) struct Kept {
     stripe: u16,
     /// The bytes of the buffer that they are of.
     range: Range<usize>,
-    own_turn: usize,
+    /// `None`: the own contribution is in a term that is a sum.
+    own_turn: Option<usize>,
     /// By turn: up to which byte of the buffer it is here.
     arrived: Vec<usize>,
     /// Up to which byte of the buffer it is added.
@@ -56,6 +58,8 @@ pub(super) struct Kept {
     slot: Option<usize>,
     /// Where it goes.
     told: Vec<Onward>,
+    /// The term of another sum of the stripe that it is as well.
+    onto: Option<Term>,
 }
 
 impl Kept {
@@ -71,9 +75,11 @@ impl Kept {
         let sums = sums.map(|kept| {
             let bytes = element_bytes as u64;
             let range = to_memory(&(kept.range.start * bytes..kept.range.end * bytes)).ok()?;
-            let own_turn = kept.own_turn as usize;
+            let own_turn = kept.own_turn.map(|turn| turn as usize);
             let mut arrived = vec![range.start; kept.terms as usize];
-            *arrived.get_mut(own_turn)? = range.end;
+            if let Some(turn) = own_turn {
+                *arrived.get_mut(turn)? = range.end;
+            }
             let told = kept.told.map(|to| exits.onward(plan, stripe, to));
             Some(Self {
                 terms: Vec::new(),
@@ -89,6 +95,7 @@ impl Kept {
                     None
                 },
                 told: told.collect::<Option<_>>()?,
+                onto: kept.onto,
             })
         });
         sums.collect()
@@ -128,7 +135,7 @@ impl Kept {
     /// The turns in which contributions of others are added.
     pub(super) fn turns_of_others(&self) -> impl Iterator<Item = usize> + use<> {
         let own_turn = self.own_turn;
-        (0..self.arrived.len()).filter(move |turn| *turn != own_turn)
+        (0..self.arrived.len()).filter(move |turn| Some(*turn) != own_turn)
     }
 
     /// Where the result is written, if it is one.
@@ -233,8 +240,24 @@ impl RankWork {
             result.ok_or(Defect::here())?.copy_from_slice(sum);
         }
         self.tell(number, piece, sum)?;
+        self.keep_sum(number, piece, sum, buffers)?;
         self.kept.get_mut(number).ok_or(Defect::here())?.terms = terms;
         self.added(number, piece)
+    }
+
+    /// A piece of a sum is a term of another one, if the plan says so.
+    fn keep_sum(
+        &mut self,
+        number: usize,
+        piece: &Range<usize>,
+        sum: &[u8],
+        buffers: &mut UserBuffers<'_>,
+    ) -> Result<(), Defect> {
+        let kept = self.kept.get(number).ok_or(Defect::here())?;
+        match kept.onto {
+            Some(term) => self.keep((kept.stripe, term.sum, term.turn), piece, sum, buffers),
+            None => Ok(()),
+        }
     }
 
     /// A piece of a sum is complete. The terms are of no more use after the last one.
@@ -283,7 +306,7 @@ impl Kept {
     ) -> Result<Range<usize>, Defect> {
         let own = buffers.contribution(piece.clone()).ok_or(Defect::here())?;
         let first = self.place(0, piece);
-        if self.own_turn == 0 {
+        if self.own_turn == Some(0) {
             let sum = self.terms.get_mut(first.clone());
             sum.ok_or(Defect::here())?.copy_from_slice(own);
         }
@@ -292,7 +315,7 @@ impl Kept {
             let both = self.terms.split_at_mut_checked(first.end);
             let (before, behind) = both.ok_or(Defect::here())?;
             let sum = before.get_mut(first.clone()).ok_or(Defect::here())?;
-            let other = if turn == self.own_turn {
+            let other = if Some(turn) == self.own_turn {
                 own
             } else {
                 let behind = behind.get(place.start - first.end..place.end - first.end);

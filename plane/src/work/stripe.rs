@@ -155,8 +155,8 @@ impl StripeWork {
     ) -> Option<Self> {
         let in_bytes =
             |elements: Range<u64>| elements.start * element_bytes..elements.end * element_bytes;
-        let mut results = plan.kept(elements).filter(|kept| kept.is_result);
-        let result = results.next().map(|kept| kept.range);
+        let results = plan.kept(elements).filter(|kept| kept.is_result);
+        let results: Vec<Range<u64>> = results.map(|kept| kept.range).collect();
         let mut onward = Vec::new();
         let mut sources: Vec<Source> = Vec::new();
         let mut flows = Vec::with_capacity(plan.steps() as usize);
@@ -176,9 +176,7 @@ impl StripeWork {
         }
         let own = plan.contributions(elements).map(|own| {
             Some(Own {
-                is_copied: result
-                    .as_ref()
-                    .is_some_and(|result| overlap(result, &own.range)),
+                is_copied: results.iter().any(|result| overlap(result, &own.range)),
                 rest: in_bytes(own.range),
                 onward: exits.onward(plan, number, own.to)?,
             })

@@ -7,7 +7,7 @@ use crate::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, 
 use crate::id::PeerId;
 use crate::wire::{
     CIRCULANT_BUFFER_MAX, DIRECT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, FRAME_PAYLOAD_MAX,
-    SITE_RING_SHARD_MIN, WHOLE_BUFFER_MAX,
+    SITE_RING_SHARD_MIN, SITES_WHOLE_SHARD_MAX, WHOLE_BUFFER_MAX,
 };
 
 fn spec(element: ElementType, count: u64) -> CollectiveSpec {
@@ -73,7 +73,11 @@ fn between_sites_everything_that_does_not_travel_whole_takes_two_levels_if_there
         for count in [WHOLE_BUFFER_MAX + 1, DIRECT_BUFFER_MAX, 1 << 40] {
             for kind in [reduce, CollectiveKind::ReduceScatter] {
                 let levels = of(kind, count, Reach::Mesh, within_machine);
-                assert_eq!(levels, Algorithm::TwoLevel);
+                let expected = match kind == reduce && !within_machine {
+                    true => Algorithm::TwoLevelWhole,
+                    false => Algorithm::TwoLevel,
+                };
+                assert_eq!(levels, expected);
                 let around = of(kind, count, Reach::Ring, within_machine);
                 assert_eq!(around, Algorithm::Ring);
             }
@@ -215,7 +219,11 @@ fn large_shards_take_a_ring_of_three_sites_and_a_mesh_of_two() {
     ] {
         assert_eq!(of(kind, small, ring_of_three), Algorithm::TwoLevel);
         assert_eq!(of(kind, large, ring_of_three), Algorithm::TwoLevelRing);
-        assert_eq!(of(kind, large, mesh_of_two), Algorithm::TwoLevel);
+        let between_two = match kind == CollectiveKind::AllReduce {
+            true => Algorithm::TwoLevelWhole,
+            false => Algorithm::TwoLevel,
+        };
+        assert_eq!(of(kind, large, mesh_of_two), between_two);
         assert_eq!(of(kind, large, within_machine), Algorithm::TwoLevel);
         // A small site sends more results, and receives more sums, which does not matter if there is only one half.
         let among_uneven = match kind == CollectiveKind::AllReduce {
@@ -229,6 +237,31 @@ fn large_shards_take_a_ring_of_three_sites_and_a_mesh_of_two() {
         assert_eq!(of(broadcast, bytes, ring_of_three), Algorithm::TwoLevel);
     }
     assert_eq!(of(broadcast, large, ring_of_three), Algorithm::Chain);
+}
+
+#[test]
+fn small_shards_of_an_all_reduce_go_to_three_sites_as_sums_and_larger_ones_as_results() {
+    let of = |kind, bytes, within_machine| {
+        let spec = CollectiveSpec {
+            kind,
+            ..spec(ElementType::U8, bytes)
+        };
+        let paths = Paths {
+            two_levels: true,
+            site_ring: true,
+            within_machine,
+            ..between_machines(Reach::Mesh)
+        };
+        Algorithm::of(&spec, 16, paths)
+    };
+    let reduce = CollectiveKind::AllReduce;
+    let small = 16 * SITES_WHOLE_SHARD_MAX;
+
+    assert_eq!(of(reduce, small, false), Algorithm::TwoLevelWhole);
+    assert_eq!(of(reduce, small + 16, false), Algorithm::TwoLevel);
+    assert_eq!(of(reduce, small, true), Algorithm::TwoLevel);
+    let scatter = CollectiveKind::ReduceScatter;
+    assert_eq!(of(scatter, small, false), Algorithm::TwoLevel);
 }
 
 #[test]

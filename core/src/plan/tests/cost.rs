@@ -216,6 +216,9 @@ fn four_sites_of_four_take_the_times_that_their_paths_allow() {
     let costs = among(4, 4, path(25 * MB, 200), path(2_500_000, 100_000));
     let of = |bytes, algorithm| times(&costs, bytes, algorithm);
 
+    // One latency, and S · 3/4 over each way out.
+    assert_eq!(of(64_000, Algorithm::TwoLevelWhole) / 10, 7);
+    assert_eq!(of(64 * MB, Algorithm::TwoLevelWhole) / 1000, 21);
     // Two latencies, and 2 · S · 3/4 over four ways out at 2.5 MB/s each.
     assert_eq!(of(64_000, Algorithm::TwoLevel) / 10, 11);
     assert_eq!(of(64 * MB, Algorithm::TwoLevel) / 100, 108);
@@ -227,9 +230,8 @@ fn four_sites_of_four_take_the_times_that_their_paths_allow() {
     // 2 · S · 12/16 over each.
     assert_eq!(of(64 * MB, Algorithm::Direct) / 1000, 43);
     let chosen = |bytes| Algorithm::of(&reduce(bytes), 16, mesh(costs));
-    for bytes in [64_000, 2 * MB] {
-        assert_eq!(chosen(bytes), Algorithm::TwoLevel);
-    }
+    assert_eq!(chosen(64_000), Algorithm::TwoLevelWhole);
+    assert_eq!(chosen(2 * MB), Algorithm::TwoLevel);
     for bytes in [4 * MB, 64 * MB] {
         assert_eq!(chosen(bytes), Algorithm::TwoLevelRing);
     }

@@ -30,6 +30,14 @@ fn around<'a>(kind: CollectiveKind<u32>, sites: &'a Sites, stripe: Stripe<'a>) -
     }
 }
 
+/// The same with all sums at all sites.
+fn everywhere<'a>(sites: &'a Sites, stripe: Stripe<'a>) -> Operation<'a> {
+    Operation {
+        algorithm: Algorithm::TwoLevelWhole,
+        ..operation(CollectiveKind::AllReduce, sites, stripe)
+    }
+}
+
 /// Asserts that all ranks end with sums of five elements that were added in these orders.
 fn assert_added_in(orders: [[u32; 5]; 5], operation: Operation<'_>) {
     let sums = orders.map(Sum::from).into_iter();
@@ -100,6 +108,54 @@ fn the_members_of_the_home_are_added_first_and_then_the_sums_of_the_other_sites(
     ];
     let kind = CollectiveKind::AllReduce;
     assert_added_in(orders, operation(kind, &sites, shards.stripe(1, 0)));
+    assert_added_in(orders, everywhere(&sites, shards.stripe(1, 0)));
+}
+
+#[test]
+fn with_all_sums_at_all_sites_each_byte_leaves_a_site_once_for_each_other_one() {
+    let sites = uneven();
+    let shards = Shards::of_ranks(16_000, 16);
+    let (leave, enter) = crossings(everywhere(&sites, shards.stripe(1, 0)));
+
+    let from_two_others = 2 * 16_000;
+    assert_eq!(enter, (0..3).map(|site| (site, from_two_others)).collect());
+    for site in 0..3 {
+        let members = sites.members(site).iter();
+        let all: Vec<u64> = members.map(|rank| leave[*rank as usize]).collect();
+        assert_eq!(all.iter().sum::<u64>(), from_two_others);
+        let (least, most) = (all.iter().min().unwrap(), all.iter().max().unwrap());
+        // One shard to each of both.
+        assert!(most - least <= 2000, "at site {site}: {least} and {most}");
+    }
+}
+
+#[test]
+fn between_two_sites_all_sums_at_both_send_as_many_bytes_as_sums_and_results() {
+    let sites = Sites::of([0, 1, 1, 0, 1, 0, 1]);
+    let shards = Shards::of_ranks(70, 7);
+    let kind = CollectiveKind::AllReduce;
+    let (_, levels) = crossings(operation(kind, &sites, shards.stripe(1, 0)));
+    let (_, whole) = crossings(everywhere(&sites, shards.stripe(1, 0)));
+
+    assert_eq!(levels, whole);
+}
+
+/// What a rank that is alone at its site contributes is all that this site adds.
+#[test]
+fn with_one_rank_at_each_site_all_sums_at_all_sites_are_an_exchange_of_whole_buffers() {
+    let sites = Sites::of(0..5);
+    let shards = Shards::of_ranks(50, 5);
+    for rank in 0..5 {
+        let plan = everywhere(&sites, shards.stripe(1, 0)).plan(rank);
+        let contributions = plan.contributions(shards.stripe(1, 0));
+        let bytes: u64 = contributions
+            .map(|own| own.range.end - own.range.start)
+            .sum();
+        assert_eq!(bytes, 4 * 50);
+        let arrivals = plan.arrivals(shards.stripe(1, 0));
+        let mut arrivals = arrivals.map(|flow| (flow.action, flow.sent_at_once));
+        assert!(arrivals.all(|(action, at_once)| matches!(action, Action::Keep { .. }) && at_once));
+    }
 }
 
 #[test]

@@ -217,16 +217,27 @@ impl<'a> Clock<'a> {
                 self.send(now, to, *sent, *frame);
             }
             if let Some(sum) = flow.sum {
-                let missing = &mut self.ranks[rank].missing[sum as usize][*frame as usize];
-                *missing -= 1;
-                if *missing == 0 {
-                    for sent in &part.sums[sum as usize].told {
-                        self.send(now, to, *sent, *frame);
-                    }
-                }
+                self.add(now, to, sum, *frame);
             }
         }
         self.done_ns = self.done_ns.max(now);
+    }
+
+    /// A term of a frame of a sum is there.
+    fn add(&mut self, now: u64, rank: u32, sum: u32, frame: u32) {
+        let missing = &mut self.ranks[rank as usize].missing[sum as usize][frame as usize];
+        *missing -= 1;
+        if *missing > 0 {
+            return;
+        }
+        let schedule = self.schedule;
+        let sum = &schedule.parts[rank as usize].sums[sum as usize];
+        for sent in &sum.told {
+            self.send(now, rank, *sent, frame);
+        }
+        if let Some(onto) = sum.onto {
+            self.add(now, rank, onto, frame);
+        }
     }
 
     fn assert_may_overwrite(&self, rank: usize, after: After, frame: u32) {

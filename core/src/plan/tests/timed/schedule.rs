@@ -19,6 +19,8 @@ pub(super) struct Sum {
     pub(super) terms: u32,
     pub(super) shards: u64,
     pub(super) told: Vec<Sent>,
+    /// The sum of which it is a term as well.
+    pub(super) onto: Option<u32>,
 }
 
 /// What is done with a flow that arrives.
@@ -75,8 +77,9 @@ impl<'a> Part<'a> {
             }
         });
         let sums = plan.kept(stripe).map(|kept| Sum {
-            terms: kept.terms - 1,
+            terms: kept.terms - u32::from(kept.own_turn.is_some()),
             shards: kept.range.end - kept.range.start,
+            onto: kept.onto.map(|term| term.sum),
             told: sent(&kept.range, kept.told),
         });
         let mut part = Self {
