@@ -72,8 +72,8 @@ use crate::topology::TopologyReport;
 /// reduces (1 MiB within a machine), so a peer in front of a slow link holds about that much from every other peer,
 /// encoded, and twice that much at worst. With [`Direct`](crate::Algorithm::Direct),
 /// [`TwoLevel`](crate::Algorithm::TwoLevel) and [`TwoLevelRing`](crate::Algorithm::TwoLevelRing) a peer keeps what arrives for its sums until all of it is there: as much as a
-/// buffer. With [`TwoLevelWhole`](crate::Algorithm::TwoLevelWhole) it also keeps the sums of all sites: of M sites of n peers,
-/// M/n of a buffer more. If the reduce is quantized, that is kept encoded, and so are the results for peers that are slow to take
+/// buffer. With [`TwoLevelWhole`](crate::Algorithm::TwoLevelWhole) it also keeps the sums of all sites, and those that
+/// wait for slow paths: of M sites, in a site of n peers, up to 2M/n of a buffer more. If the reduce is quantized, that is kept encoded, and so are the results for peers that are slow to take
 /// them: as much again.
 ///
 /// Later reduces use the same memory again. The communicator keeps up to 16 backups, each as large as the largest

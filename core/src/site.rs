@@ -18,6 +18,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::id::PeerId;
+use crate::wire::{DIRECT_BUFFER_MAX, SITES_WHOLE_SENT_MAX};
 
 /// Maximum length of a site's name, in bytes.
 pub const SITE_NAME_BYTES_MAX: usize = 64;
@@ -229,6 +230,21 @@ impl Sites {
         let sizes = || self.members.iter().map(Vec::len);
         let (least, most) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));
         most.saturating_mul(2) <= least.saturating_mul(3)
+    }
+
+    /// Maximum number of bytes of an all-reduce that has all sums at all sites, if paths are not known: between two sites
+    /// [`DIRECT_BUFFER_MAX`], because a rank that is alone at its site keeps as much as the buffer, and among more of them
+    /// as many that [`SITES_WHOLE_SENT_MAX`] leave a member of the smallest one.
+    #[must_use]
+    pub fn whole_buffer_max(&self) -> u64 {
+        let least = self.members.iter().map(Vec::len).min().unwrap_or(0);
+        match self.count() {
+            0..=2 => DIRECT_BUFFER_MAX,
+            sites => {
+                let all = SITES_WHOLE_SENT_MAX.saturating_mul(least as u64);
+                all / u64::from(sites.saturating_sub(1)).max(1)
+            }
+        }
     }
 
     /// The site of a rank. `None` if there is no such rank.

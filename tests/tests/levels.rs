@@ -78,7 +78,7 @@ const LEVELS: [Algorithm; 3] = [
     Algorithm::TwoLevelWhole,
 ];
 
-/// Without the last one the sites are two, and the others go on without a ring of them.
+/// Without the last one the sites are two: after a ring of the sites the others go on without one.
 #[test]
 fn a_peer_that_is_killed_in_two_levels_aborts_the_reduce_for_all_once_wherever_it_is() {
     for algorithm in LEVELS {

@@ -41,33 +41,38 @@ fn named(names: &[&str]) -> Vec<Option<String>> {
     names.iter().map(|name| Some((*name).to_owned())).collect()
 }
 
+/// Which of these depends on the measured costs.
+fn is_in_levels(algorithm: Algorithm) -> bool {
+    matches!(algorithm, Algorithm::TwoLevel | Algorithm::TwoLevelWhole)
+}
+
 #[test]
 fn peers_that_name_no_site_reduce_in_two_levels_once_an_optimization_has_found_where_they_are() {
     let mut run = Hosts::new();
     let mut peers = run.peers_at(&[1, 2, 1, 2]);
     assert_eq!(sites(&mut peers), vec![None; 4]);
-    assert_ne!(reduce(&mut peers), Algorithm::TwoLevel);
+    assert!(!is_in_levels(reduce(&mut peers)));
 
     let report = optimize(&mut peers);
 
     assert_eq!(sites(&mut peers), named(&["~1", "~2", "~1", "~2"]));
     let of_ring = report.ring.iter().map(|peer| peers[0].site_of(*peer));
     assert_eq!(report.sites, of_ring.collect::<Vec<_>>());
-    assert_eq!(reduce(&mut peers), Algorithm::TwoLevel);
+    assert!(is_in_levels(reduce(&mut peers)));
 
     // A newcomer to the first site is at one of its own until its paths are known, and so is another one.
     join_as(run.builder_at(1), &mut peers);
     let five = ["~1", "~2", "~1", "~2", "~5"];
     assert_eq!(sites(&mut peers), named(&five));
-    assert_eq!(reduce(&mut peers), Algorithm::TwoLevel);
+    assert!(is_in_levels(reduce(&mut peers)));
 
     peers.remove(0).shutdown();
-    assert_eq!(reduce(&mut peers), Algorithm::TwoLevel);
+    assert!(is_in_levels(reduce(&mut peers)));
     assert_eq!(sites(&mut peers), named(&five[1..]));
 
     optimize(&mut peers);
     assert_eq!(sites(&mut peers), named(&["~2", "~3", "~2", "~3"]));
-    assert_eq!(reduce(&mut peers), Algorithm::TwoLevel);
+    assert!(is_in_levels(reduce(&mut peers)));
 }
 
 #[test]
@@ -78,5 +83,5 @@ fn peers_that_are_all_near_have_no_sites() {
     let report = optimize(&mut peers);
 
     assert_eq!(report.sites, vec![None; 3]);
-    assert_ne!(reduce(&mut peers), Algorithm::TwoLevel);
+    assert!(!is_in_levels(reduce(&mut peers)));
 }

@@ -196,6 +196,7 @@ impl Master {
             ),
             site_ring: sites.has_site_ring(),
             even_sites: sites.are_even(),
+            sites_whole_max: sites.whole_buffer_max(),
             in_order: is_in_order(&record.ring.0),
             costs: record.costs,
         })

@@ -175,6 +175,7 @@ impl Accepted {
             two_levels: sites.has_two_levels(),
             site_ring: sites.has_site_ring(),
             even_sites: true,
+            sites_whole_max: 0,
             in_order: false,
             costs: None,
         };

@@ -8,7 +8,7 @@ use super::Costs;
 use crate::element::{CollectiveKind, CollectiveSpec, Quantization};
 use crate::wire::{
     CIRCULANT_BUFFER_MAX, DIRECT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, FRAME_PAYLOAD_MAX,
-    KNOWN_DIRECT_BUFFER_MAX, SITE_RING_SHARD_MIN, SITES_WHOLE_SHARD_MAX, WHOLE_BUFFER_MAX,
+    KNOWN_DIRECT_BUFFER_MAX, SITE_RING_SHARD_MIN, WHOLE_BUFFER_MAX,
 };
 
 /// The links between the members of a group.
@@ -37,6 +37,9 @@ pub struct Paths {
     /// Whether [the sites are even](crate::site::Sites::are_even). In an all-reduce, a small site among large ones sends
     /// more in a ring of the sites than in a mesh of them.
     pub even_sites: bool,
+    /// [Maximum number of bytes](crate::site::Sites::whole_buffer_max) of an all-reduce that has all sums at all sites, if
+    /// the costs of the paths are not known.
+    pub sites_whole_max: u64,
     /// Whether the ring is in the [order of the turns](super::is_in_order), so that a relayed sum goes around once.
     pub in_order: bool,
     /// The known costs of the paths. `None` if they are not known.
@@ -199,8 +202,9 @@ pub enum Algorithm {
     /// others in the order of the sites, and sends the result to the other members of its site. The result has the same
     /// bits as with `TwoLevel`.
     ///
-    /// It takes one latency between sites, where `TwoLevel` takes two. With M sites M/2 times as many bytes leave a site,
-    /// so it is the better choice between two sites, and between more if the buffer is small. It is
+    /// It takes one latency between sites, where `TwoLevel` takes two. With M sites of equally many ranks M/2 times as many
+    /// bytes leave a site, so it is the better choice between two sites, and between more if the buffer is small. A rank
+    /// that is alone at its site keeps the sums of all sites, and copies of its own elements that have not left. It is
     /// [`Whole`](Self::Whole) among the sites, and [`Direct`](Self::Direct) inside of each.
     TwoLevelWhole,
     /// From turn to turn around the ring: additions in the order of the [`Turns`](super::Turns), on any ring, without
@@ -270,17 +274,17 @@ impl Algorithm {
     ///
     /// If the callers [request](CollectiveSpec::algorithm) an algorithm that [is possible](Self::is_possible), that
     /// one. Otherwise, the one that takes the least time by the known [`Costs`], the first in the order of this type
-    /// if there are several. Of these, [`Direct`](Self::Direct) is limited to [`KNOWN_DIRECT_BUFFER_MAX`] bytes.
+    /// if there are several. Of these, [`Direct`](Self::Direct) and [`TwoLevelWhole`](Self::TwoLevelWhole) are limited to
+    /// [`KNOWN_DIRECT_BUFFER_MAX`] bytes.
     /// Costs concern paths between machines. If they are not known, if all members are within one machine, where
     /// messages cost more than latencies, or if contributions differ in length:
     ///
     /// - A buffer that may be sent whole is: over a mesh, within a machine in the circulant pattern from [a
     ///   number](Paths::rounds_from) of ranks on, and otherwise around a ring.
     /// - Over a mesh of members at several sites, with several members at one of them, all other buffers take the two
-    ///   levels. Unless they are within one machine, an all-reduce between two sites, or of shards of at most
-    ///   [`SITES_WHOLE_SHARD_MAX`] bytes, takes them with all sums at all sites; and shards of more than
-    ///   [`SITE_RING_SHARD_MIN`] bytes take them with a ring among three sites or more, in an all-reduce only if the sites
-    ///   are [even](Paths::even_sites).
+    ///   levels. Unless they are within one machine, an all-reduce of up to [a number](Paths::sites_whole_max) of bytes
+    ///   takes them with all sums at all sites, and shards of more than [`SITE_RING_SHARD_MIN`] bytes take them with a ring
+    ///   among three sites or more, in an all-reduce only if the sites are [even](Paths::even_sites).
     /// - Over any other mesh a buffer of at most [`DIRECT_BUFFER_MAX`] bytes is sent directly. Within a machine it
     ///   takes the circulant pattern up to [`CIRCULANT_BUFFER_MAX`]; worlds that are too small for rounds send it
     ///   directly up to [`DIRECT_WITHIN_MACHINE_MAX`].
@@ -309,13 +313,13 @@ impl Algorithm {
         costs.map_or_else(by_threshold, |costs| {
             let is_moderate = |algorithm: &Self| match algorithm {
                 Self::Direct => spec.ordered || bytes_of(spec) <= KNOWN_DIRECT_BUFFER_MAX,
+                Self::TwoLevelWhole => bytes_of(spec) <= KNOWN_DIRECT_BUFFER_MAX,
                 Self::Ring
                 | Self::Chain
                 | Self::Whole(_)
                 | Self::Circulant
                 | Self::TwoLevel
                 | Self::TwoLevelRing
-                | Self::TwoLevelWhole
                 | Self::Relay
                 | Self::Tree => true,
             };
@@ -351,8 +355,7 @@ impl Algorithm {
         let ring_of_sites = shard_bytes > SITE_RING_SHARD_MIN
             && !paths.within_machine
             && (paths.even_sites || !(spec.kind.reduces() && spec.kind.gathers()));
-        let sums_everywhere =
-            (!paths.site_ring || shard_bytes <= SITES_WHOLE_SHARD_MAX) && !paths.within_machine;
+        let sums_everywhere = bytes_of(spec) <= paths.sites_whole_max && !paths.within_machine;
         let candidates = [
             Some(whole),
             Some(Self::Whole(Pattern::Ring)),
@@ -373,7 +376,7 @@ impl Algorithm {
 
     /// Whether a collective can use this algorithm in a world of `world` ranks, on these paths.
     ///
-    /// A quantized collective takes the ring, two levels except with all sums at all sites, or the direct exchange. A buffer is sent whole if it has at
+    /// A quantized collective takes the ring, `TwoLevel`, `TwoLevelRing` or the direct exchange. A buffer is sent whole if it has at
     /// most [`WHOLE_BUFFER_MAX`] bytes, and if the buffers of all ranks together fit in one frame ([`FRAME_PAYLOAD_MAX`]),
     /// because a rank keeps them all until it adds. Rounds are limited to [`CIRCULANT_BUFFER_MAX`] bytes, because a
     /// round is one message. Two levels need several sites, and several members at one of them, and a ring of the sites

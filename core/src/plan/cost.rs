@@ -235,7 +235,8 @@ impl Costs {
     }
 
     /// The load of a member of the smallest site if all sums go to all sites: it sends those of its shards to each other
-    /// site, and receives as many.
+    /// site, and receives as many. Between two sites each path carries the sums of two shards at most; among more of them
+    /// the estimate is that of a member which sends all to one.
     fn whole_among_sites(&self, ranks: u32, bytes: u128) -> Load {
         let members = u128::from(self.site_members_min.max(1));
         let other_sites = u128::from(self.sites.max(1)) - 1;
@@ -246,7 +247,11 @@ impl Costs {
             far_latencies: 1,
             far: Bytes {
                 all: other_sites * each_site,
-                on_a_path: other_sites.min(1) * each_site,
+                on_a_path: match self.sites {
+                    0 | 1 => 0,
+                    2 => 2 * bytes / world,
+                    _ => each_site,
+                },
             },
             messages: 2 * (world - 1) + other_sites * world.div_ceil(members),
             ..load

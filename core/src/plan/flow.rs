@@ -199,7 +199,7 @@ pub struct Contribution {
 pub struct Kept<'a> {
     /// Elements of the buffer, the same of each term.
     pub range: Range<u64>,
-    /// Number of terms, the own contribution included.
+    /// Number of terms, the own contribution included if it is one.
     pub terms: u32,
     /// The turn in which the own contribution is added, from 0. `None`: it is part of a sum that is a term.
     pub own_turn: Option<u32>,
@@ -259,7 +259,7 @@ pub enum Action {
     /// Forward it unchanged. This rank does not use it.
     Pass,
     /// It is a term of a sum: keep it until all terms have arrived. Then add all of them, the own contribution
-    /// included, in the order of their turns, and send the sum to the targets of the [sum](Kept). The arrival itself
+    /// included if it is one, in the order of their turns, and send the sum to the targets of the [sum](Kept). The arrival itself
     /// is forwarded unchanged.
     Keep {
         /// The sum, by its number in [`Plan::kept`](super::Plan::kept).

@@ -224,7 +224,8 @@ impl<'a> Seat<'a> {
         }
     }
 
-    /// Number of other sites to which its own contribution to a shard goes as the sum of its site: it is alone there.
+    /// Number of other sites to which its own contribution to a shard goes as the sum of its site. 0 unless it is alone at
+    /// its site.
     pub(super) fn sent_alone(self, shard: u32) -> u32 {
         match (self.is_alone(), self.among) {
             (false, Among::Mesh | Among::Ring | Among::Whole) => 0,

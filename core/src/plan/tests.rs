@@ -494,7 +494,8 @@ fn the_largest_world_overflows_nothing() {
         assert!(flow.from < world - 1);
         assert_eq!(flow.onward.count(), 0);
         let kept = last.kept(stripe).next();
-        assert!(kept.is_none_or(|kept| kept.own_turn < Some(kept.terms)));
+        let has_turn = |kept: Kept<'_>| kept.own_turn.is_some_and(|turn| turn < kept.terms);
+        assert!(kept.is_none_or(has_turn));
         let first = last.contributions(stripe).next().unwrap();
         assert!(first.to.rank < world - 1);
     }

@@ -305,9 +305,10 @@ fn kept_of_sites<'a>(plan: Plan<'_>, seat: Seat<'a>, stripe: Stripe<'_>, number:
     Kept {
         range: stripe.chunk(shard),
         terms: seat.sites().count(),
-        own_turn: seat
-            .is_alone()
-            .then(|| turn_of_site(seat, shard, seat.site())),
+        own_turn: seat.is_alone().then(|| {
+            let turn = turn_of_site(seat, shard, seat.site());
+            rule!(turn; SitesAddOwnFirst => 0)
+        }),
         is_result: true,
         told: all_told(plan, seat, shard),
         onto: None,

@@ -71,9 +71,10 @@ pub const KNOWN_DIRECT_BUFFER_MAX: u64 = 16 * 1024 * 1024;
 /// size takes longer than a latency up to about 150 Mbit/s.
 pub const SITE_RING_SHARD_MIN: u64 = 1024 * 1024;
 
-/// Maximum number of bytes of a shard of an all-reduce at three sites or more that has all sums at all sites, if paths are
-/// not known. It saves a latency between the sites, and sends M/2 times as many bytes from each of M sites.
-pub const SITES_WHOLE_SHARD_MAX: u64 = 4 * 1024;
+/// Maximum number of bytes that a member of the smallest of three sites or more sends to other sites in an all-reduce with
+/// all sums at all sites, if paths are not known. It saves a latency between the sites, and sends about M/2 times as many
+/// bytes among M sites as in two levels.
+pub const SITES_WHOLE_SENT_MAX: u64 = 48 * 1024;
 
 /// Maximum number of bytes of a frame's payload in a ring of sites, unless it is encoded. A frame is forwarded when all of it has arrived, so
 /// shorter ones keep more sites busy; the paths are slow enough for a system call each.

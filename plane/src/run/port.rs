@@ -183,8 +183,8 @@ impl OperationPort {
     /// Memory: besides the backup of an operation in place, at most 6 frames per lane (4 that wait, one
     /// that arrives and one that leaves; small ones leave together, so up to 7 more), whatever the size of the
     /// buffers, and the terms that are kept until all are there: of a buffer that travels whole those of all ranks,
-    /// of one that travels directly, in rounds or in two levels about as much as the buffer, and in the last two the
-    /// sums of them that wait for others. What waits beyond that,
+    /// of one that travels directly, in rounds or in two levels about as much as the buffer, with all sums at all
+    /// sites also the sums of these, and in the last two the sums of them that wait for others. What waits beyond that,
     /// because the next rank is slow, is set aside in the memory of the result or of the backup.
     /// Frames that travel encoded wait in memory of their own: about the window of every rank, twice that
     /// before a slow link.

@@ -167,6 +167,10 @@ impl RankWork {
         let (op, average_over) = (self.sums.op, self.sums.average_over);
         let coding = self.coding.as_mut().ok_or(Defect::here())?;
         let kept = self.kept.get(number).ok_or(Defect::here())?;
+        if kept.is_term() {
+            // No plan that is encoded has sums of sums.
+            return Err(Defect::here());
+        }
         let own = buffers.contribution(piece.clone()).ok_or(Defect::here())?;
         coding.add_all(op, (kept, piece), own)?;
         let (codec, slot) = (coding.codec, kept.slot());

@@ -14,7 +14,7 @@ use pccl_kernels::Codec;
 
 use super::fault::Defect;
 use super::frame::{Body, OutgoingFrame};
-use super::stripe::{Exits, Onward};
+use super::stripe::{Exits, Onward, Own};
 use super::{RankWork, Sums, to_memory};
 use crate::memory::UserBuffers;
 use crate::pace::ENCODED_FRAME_ELEMENTS;
@@ -104,6 +104,11 @@ impl Kept {
     /// Whether it is the result.
     pub(super) const fn is_result(&self) -> bool {
         self.slot.is_some()
+    }
+
+    /// Whether it is a term of another sum.
+    pub(super) const fn is_term(&self) -> bool {
+        self.onto.is_some()
     }
 
     /// Up to which byte of the buffer it is added.
@@ -197,9 +202,15 @@ impl RankWork {
         Ok(())
     }
 
-    /// What has not left of own contributions that the result overwrites.
-    fn free_contributions(&mut self, buffers: &UserBuffers<'_>) -> Result<(), Defect> {
-        while let Some((stripe, nth)) = self.next_own(|own| own.is_copied) {
+    /// What has not left of own contributions that a piece of the result overwrites, and what leaves before it.
+    fn free_contributions(
+        &mut self,
+        piece: &Range<usize>,
+        buffers: &UserBuffers<'_>,
+    ) -> Result<(), Defect> {
+        let (start, end) = (piece.start as u64, piece.end as u64);
+        let is_meant = |own: &Own| own.is_copied && own.rest.start < end && start < own.rest.end;
+        while let Some((stripe, nth)) = self.next_own(is_meant) {
             let (onward, outgoing) = self.contribute(stripe, nth, buffers)?;
             // It was not among what was to come.
             self.outlet(onward.outlet)?.push(onward, outgoing, 0);
@@ -215,7 +226,7 @@ impl RankWork {
         buffers: &mut UserBuffers<'_>,
     ) -> Result<(), Defect> {
         if self.kept.get(number).is_some_and(Kept::is_result) {
-            self.free_contributions(buffers)?;
+            self.free_contributions(piece, buffers)?;
         }
         match &self.coding {
             Some(_) => self.add_encoded(number, piece, buffers),

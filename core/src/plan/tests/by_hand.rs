@@ -113,3 +113,58 @@ fn three_ranks_that_exchange_directly_combine_a_part_each() {
         ]
     );
 }
+
+#[test]
+fn two_ranks_and_one_of_another_site_have_the_sums_of_both() {
+    let (sites, shards) = (Sites::of([0, 0, 1]), Shards::of_ranks(7, 3));
+    let (kind, stripe) = (CollectiveKind::AllReduce, shards.stripe(1, 0));
+    let rank_0 = Plan::among(kind, Algorithm::TwoLevelWhole, &sites, 0).unwrap();
+    let to = |rank, step| Target { rank, step };
+
+    let own: Vec<_> = rank_0.contributions(stripe).collect();
+    let flows = rank_0.arrivals(stripe);
+    let flows: Vec<_> = flows
+        .map(|flow| (flow.from, flow.range, flow.action, flow.sent_at_once))
+        .collect();
+    let last = rank_0.arrival(stripe, 4).unwrap();
+    let sums = rank_0.kept(stripe);
+    let sums: Vec<_> = sums
+        .map(|sum| {
+            (
+                sum.range,
+                sum.own_turn,
+                sum.onto,
+                sum.told.collect::<Vec<_>>(),
+            )
+        })
+        .collect();
+
+    // Rank 0 is the gateway of the chunks 0 and 2, rank 1 that of its own, and rank 2 of all.
+    assert_eq!(
+        (own.len(), &own[0].range, own[0].to),
+        (1, &(3..5), to(1, 0))
+    );
+    let keep = |sum, turn| Action::Keep { sum, turn };
+    assert_eq!(
+        flows,
+        [
+            (1, 0..3, keep(0, 1), true),
+            (1, 5..7, keep(1, 1), true),
+            // That of the home's site is the first.
+            (2, 0..3, keep(2, 1), true),
+            (2, 5..7, keep(3, 0), true),
+            (1, 3..5, Action::Copy, false),
+        ]
+    );
+    assert_eq!(last.after, After::Contribution(0));
+    let onto = |sum, turn| Some(Term { sum, turn });
+    assert_eq!(
+        sums,
+        [
+            (0..3, Some(0), onto(2, 0), vec![to(2, 0)]),
+            (5..7, Some(0), onto(3, 1), vec![to(2, 2)]),
+            (0..3, None, None, vec![to(1, 2)]),
+            (5..7, None, None, vec![to(1, 3)]),
+        ]
+    );
+}

@@ -7,7 +7,7 @@ use crate::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, 
 use crate::id::PeerId;
 use crate::wire::{
     CIRCULANT_BUFFER_MAX, DIRECT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, FRAME_PAYLOAD_MAX,
-    SITE_RING_SHARD_MIN, SITES_WHOLE_SHARD_MAX, WHOLE_BUFFER_MAX,
+    SITE_RING_SHARD_MIN, WHOLE_BUFFER_MAX,
 };
 
 fn spec(element: ElementType, count: u64) -> CollectiveSpec {
@@ -30,6 +30,7 @@ const fn between_machines(reach: Reach) -> Paths {
         two_levels: false,
         site_ring: false,
         even_sites: true,
+        sites_whole_max: 0,
         in_order: false,
         costs: None,
     }
@@ -43,6 +44,7 @@ const fn within_a_machine(reach: Reach) -> Paths {
         two_levels: false,
         site_ring: false,
         even_sites: true,
+        sites_whole_max: 0,
         in_order: false,
         costs: None,
     }
@@ -62,6 +64,7 @@ fn between_sites_everything_that_does_not_travel_whole_takes_two_levels_if_there
             two_levels: true,
             site_ring: false,
             even_sites: true,
+            sites_whole_max: 0,
             in_order: false,
             costs: None,
         };
@@ -73,11 +76,7 @@ fn between_sites_everything_that_does_not_travel_whole_takes_two_levels_if_there
         for count in [WHOLE_BUFFER_MAX + 1, DIRECT_BUFFER_MAX, 1 << 40] {
             for kind in [reduce, CollectiveKind::ReduceScatter] {
                 let levels = of(kind, count, Reach::Mesh, within_machine);
-                let expected = match kind == reduce && !within_machine {
-                    true => Algorithm::TwoLevelWhole,
-                    false => Algorithm::TwoLevel,
-                };
-                assert_eq!(levels, expected);
+                assert_eq!(levels, Algorithm::TwoLevel);
                 let around = of(kind, count, Reach::Ring, within_machine);
                 assert_eq!(around, Algorithm::Ring);
             }
@@ -219,11 +218,7 @@ fn large_shards_take_a_ring_of_three_sites_and_a_mesh_of_two() {
     ] {
         assert_eq!(of(kind, small, ring_of_three), Algorithm::TwoLevel);
         assert_eq!(of(kind, large, ring_of_three), Algorithm::TwoLevelRing);
-        let between_two = match kind == CollectiveKind::AllReduce {
-            true => Algorithm::TwoLevelWhole,
-            false => Algorithm::TwoLevel,
-        };
-        assert_eq!(of(kind, large, mesh_of_two), between_two);
+        assert_eq!(of(kind, large, mesh_of_two), Algorithm::TwoLevel);
         assert_eq!(of(kind, large, within_machine), Algorithm::TwoLevel);
         // A small site sends more results, and receives more sums, which does not matter if there is only one half.
         let among_uneven = match kind == CollectiveKind::AllReduce {
@@ -240,28 +235,42 @@ fn large_shards_take_a_ring_of_three_sites_and_a_mesh_of_two() {
 }
 
 #[test]
-fn small_shards_of_an_all_reduce_go_to_three_sites_as_sums_and_larger_ones_as_results() {
-    let of = |kind, bytes, within_machine| {
+fn an_all_reduce_has_all_sums_at_all_sites_if_these_are_two_or_it_is_small() {
+    let of = |sizes: &[u32], kind, bytes, within_machine| {
+        let ranks = (0..).zip(sizes);
+        let ranks = ranks.flat_map(|(site, size): (u32, _)| (0..*size).map(move |_| site));
+        let sites = Sites::of(ranks);
         let spec = CollectiveSpec {
             kind,
             ..spec(ElementType::U8, bytes)
         };
         let paths = Paths {
-            two_levels: true,
-            site_ring: true,
+            two_levels: sites.has_two_levels(),
+            site_ring: sites.has_site_ring(),
+            sites_whole_max: sites.whole_buffer_max(),
             within_machine,
             ..between_machines(Reach::Mesh)
         };
-        Algorithm::of(&spec, 16, paths)
+        Algorithm::of(&spec, sites.world(), paths)
     };
-    let reduce = CollectiveKind::AllReduce;
-    let small = 16 * SITES_WHOLE_SHARD_MAX;
+    let (reduce, scatter) = (CollectiveKind::AllReduce, CollectiveKind::ReduceScatter);
 
-    assert_eq!(of(reduce, small, false), Algorithm::TwoLevelWhole);
-    assert_eq!(of(reduce, small + 16, false), Algorithm::TwoLevel);
-    assert_eq!(of(reduce, small, true), Algorithm::TwoLevel);
-    let scatter = CollectiveKind::ReduceScatter;
-    assert_eq!(of(scatter, small, false), Algorithm::TwoLevel);
+    for (sizes, most) in [
+        (&[8, 8][..], DIRECT_BUFFER_MAX),
+        (&[1, 15], DIRECT_BUFFER_MAX),
+        // Each member sends three quarters of the buffer.
+        (&[4, 4, 4, 4], 64 * 1024),
+        (&[2, 6, 6], 48 * 1024),
+    ] {
+        assert_eq!(of(sizes, reduce, most, false), Algorithm::TwoLevelWhole);
+        assert_eq!(of(sizes, reduce, most + 1, false), Algorithm::TwoLevel);
+        assert_eq!(of(sizes, reduce, most, true), Algorithm::TwoLevel);
+        assert_eq!(of(sizes, scatter, most, false), Algorithm::TwoLevel);
+    }
+    // A member of the smallest site would send 15 buffers.
+    let many = [&[1][..], &[2; 15]].concat();
+    let larger = WHOLE_BUFFER_MAX + 1;
+    assert_eq!(of(&many, reduce, larger, false), Algorithm::TwoLevel);
 }
 
 #[test]

@@ -68,6 +68,7 @@ fn mesh(costs: Costs) -> Paths {
         two_levels: costs.sites > 1 && costs.ring.world_size > costs.sites,
         site_ring: costs.sites > 2,
         even_sites: true,
+        sites_whole_max: 0,
         in_order: false,
         costs: Some(costs),
     }
@@ -237,6 +238,18 @@ fn four_sites_of_four_take_the_times_that_their_paths_allow() {
     }
 }
 
+/// A connection carries a quarter of what a member does.
+#[test]
+fn between_two_sites_one_connection_carries_as_much_of_all_sums_as_of_sums_and_results() {
+    let (near, mut far) = (path(100 * MB, 200), path(10 * MB, 100_000));
+    far.slowest.bytes_per_s /= 4;
+    let costs = among_sizes(&[4, 12], near, far);
+    let of = |algorithm| times(&costs, 4 * MB, algorithm);
+
+    let saved = of(Algorithm::TwoLevel) - of(Algorithm::TwoLevelWhole);
+    assert!((50..=51).contains(&saved), "{saved} ms");
+}
+
 fn broadcast(bytes: u64) -> CollectiveSpec {
     let root = crate::id::PeerId(1);
     CollectiveSpec {
@@ -319,7 +332,8 @@ proptest! {
 
         prop_assert!(chosen.is_possible(&spec, world, paths));
         for other in Algorithm::ALL {
-            let is_too_large = other == Algorithm::Direct && bytes > KNOWN_DIRECT_BUFFER_MAX;
+            let is_limited = matches!(other, Algorithm::Direct | Algorithm::TwoLevelWhole);
+            let is_too_large = is_limited && bytes > KNOWN_DIRECT_BUFFER_MAX;
             let is_possible = other.is_possible(&spec, world, paths) && !is_too_large;
             prop_assert!(!is_possible || costs.time(&spec, world, chosen) <= costs.time(&spec, world, other));
         }

@@ -140,6 +140,21 @@ fn between_two_sites_all_sums_at_both_send_as_many_bytes_as_sums_and_results() {
     assert_eq!(levels, whole);
 }
 
+/// So the ways into the sites are not all taken by the same sums at the same time.
+#[test]
+fn gateways_of_different_sites_send_their_sums_to_different_sites_first() {
+    let sites = Sites::of((0..12).map(|rank| rank / 3));
+    let shards = Shards::of_ranks(12, 12);
+    let stripe = shards.stripe(1, 0);
+    for rank in 0..12 {
+        let plan = everywhere(&sites, stripe).plan(rank);
+        let sum = plan.kept(stripe).next().unwrap();
+        let told: Vec<u32> = sum.told.map(|to| to.rank / 3).collect();
+        let behind = |by| (rank / 3 + by) % 4;
+        assert_eq!(told, [1, 2, 3].map(behind));
+    }
+}
+
 /// What a rank that is alone at its site contributes is all that this site adds.
 #[test]
 fn with_one_rank_at_each_site_all_sums_at_all_sites_are_an_exchange_of_whole_buffers() {

@@ -26,6 +26,7 @@ const RINGS: Paths = Paths {
     two_levels: false,
     site_ring: false,
     even_sites: true,
+    sites_whole_max: 0,
     in_order: false,
     costs: None,
 };
