@@ -212,8 +212,8 @@ impl Communicator {
     /// the deadline of [`Error::NotJoined`].
     ///
     /// # The buffer
-    /// Any type that owns its elements and lends them as a slice: a `Vec`, a boxed slice, an array, or a type of your own
-    /// (pinned memory, say). Its `as_mut` has to lend the same elements each time.
+    /// Any type that owns its elements and lends them as a slice: a `Vec`, a boxed slice, an array, or a type of your
+    /// own (pinned memory, say). Its `as_mut` has to lend the same elements each time.
     ///
     /// ```
     /// use pccl::{AllReduceHandle, Communicator, Reduce};

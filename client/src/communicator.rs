@@ -58,23 +58,25 @@ use crate::topology::TopologyReport;
 /// collective that has not started is withdrawn, as if this peer had never called it: the other peers keep waiting for
 /// this peer's call. A collective that runs is aborted on all peers, unless it was committed already.
 ///
-/// Between this peer's last vote and the verdict nobody can tell which of the two it is. If the others have committed the
-/// collective, they go on to their next calls, and the same call made again waits for them until it fails with
+/// Between this peer's last vote and the verdict nobody can tell which of the two it is. If the others have committed
+/// the collective, they go on to their next calls, and the same call made again waits for them until it fails with
 /// [`Error::NotJoined`]. If they wait to synchronize, it may also be done without them, and the synchronization then
-/// replaces what one of the two has made of the same revision. So do not drop the future of a collective that is to be made again: limit its time by
-/// [`Reduce::timeout`](crate::Reduce::timeout), which waits for the verdict once this peer has voted.
+/// replaces what one of the two has made of the same revision. So do not drop the future of a collective that is to be
+/// made again: limit its time by [`Reduce::timeout`](crate::Reduce::timeout), which waits for the verdict once this
+/// peer has voted.
 ///
 /// # Memory
 ///
-/// An in-place reduce saves the content that it overwrites, in as much memory as the buffer has. `reduce_scatter_into` sets as
-/// much aside, and uses it only in front of a slow peer. All other memory of a reduce by a ring is independent of the size of the buffers: up to 6 frames of 256 KiB per lane. Quantized frames are
-/// kept encoded until they are used. Around rings each peer has at most 64 MiB of elements in flight, over all its
-/// reduces (1 MiB within a machine), so a peer in front of a slow link holds about that much from every other peer,
-/// encoded, and twice that much at worst. With [`Direct`](crate::Algorithm::Direct),
-/// [`TwoLevel`](crate::Algorithm::TwoLevel) and [`TwoLevelRing`](crate::Algorithm::TwoLevelRing) a peer keeps what arrives for its sums until all of it is there: as much as a
-/// buffer. With [`TwoLevelWhole`](crate::Algorithm::TwoLevelWhole) it also keeps the sums of all sites, and those that
-/// wait for slow paths: of M sites, in a site of n peers, up to 2M/n of a buffer more. If the reduce is quantized, that is kept encoded, and so are the results for peers that are slow to take
-/// them: as much again.
+/// An in-place reduce saves the content that it overwrites, in as much memory as the buffer has. `reduce_scatter_into`
+/// sets as much aside, and uses it only in front of a slow peer. All other memory of a reduce by a ring is independent
+/// of the size of the buffers: up to 6 frames of 256 KiB per lane. Quantized frames are kept encoded until they are
+/// used. Around rings each peer has at most 64 MiB of elements in flight, over all its reduces (1 MiB within a
+/// machine), so a peer in front of a slow link holds about that much from every other peer, encoded, and twice that
+/// much at worst. With [`Direct`](crate::Algorithm::Direct), [`TwoLevel`](crate::Algorithm::TwoLevel) and
+/// [`TwoLevelRing`](crate::Algorithm::TwoLevelRing) a peer keeps what arrives for its sums until all of it is there: as
+/// much as a buffer. With [`TwoLevelWhole`](crate::Algorithm::TwoLevelWhole) it also keeps the sums of all sites, and
+/// those that wait for slow paths: of M sites, in a site of n peers, up to 2M/n of a buffer more. If the reduce is
+/// quantized, that is kept encoded, and so are the results for peers that are slow to take them: as much again.
 ///
 /// Later reduces use the same memory again. The communicator keeps up to 16 backups, each as large as the largest
 /// buffer that it has saved, and 16 MiB of frames. It returns them to the system after ten seconds without a reduce
@@ -155,8 +157,8 @@ impl Communicator {
 
     /// Measures the paths between the peers and arranges the rings by them.
     ///
-    /// A vote of all accepted peers of all groups. Blocks until all of them have called, measured and
-    /// connected the chosen rings. A measurement takes a second and ten round trips at most, and no two measurements share a peer. N
+    /// A vote of all accepted peers of all groups. Blocks until all of them have called, measured and connected the
+    /// chosen rings. A measurement takes a second and ten round trips at most, and no two measurements share a peer. N
     /// peers need 2·N rounds the first time, and few once the master knows their paths. The master forgets a
     /// measurement after ten to twenty minutes.
     ///

@@ -121,8 +121,8 @@ impl Destination {
     }
 
     /// Opens another control lane for a session, and returns the number of messages that the master has received in it.
-    /// Like [`reach`](Self::reach) it begins with another address each time. An error that may pass comes before one that
-    /// stays.
+    /// Like [`reach`](Self::reach) it begins with another address each time. An error that may pass comes before one
+    /// that stays.
     pub(crate) async fn reach_again(
         &self,
         transport: &dyn Transport,

@@ -208,8 +208,8 @@ pub enum Error {
         /// The limit.
         limit: u64,
     },
-    /// The weights of all contributions to a [weighted average](crate::Reduce::weighted_avg) are zero. All peers get this
-    /// error, and nothing was moved. Leave the step out, or contribute something on one peer.
+    /// The weights of all contributions to a [weighted average](crate::Reduce::weighted_avg) are zero. All peers get
+    /// this error, and nothing was moved. Leave the step out, or contribute something on one peer.
     #[error("{} did not start: the weights of all peers are zero; leave the step out", named(*.tag))]
     NoWeight {
         /// The collective.
@@ -325,8 +325,8 @@ pub enum Error {
         buffer_len: usize,
     },
     /// This process could not allocate the result of an [`all_gather_v`](crate::Communicator::all_gather_v) or of a
-    /// [`reduce_scatter_into`](crate::Communicator::reduce_scatter_into). It gave the collective up, which aborts it on all
-    /// peers. Lower the limit ([`GatherV::at_most`](crate::GatherV::at_most)), or reduce less at a time.
+    /// [`reduce_scatter_into`](crate::Communicator::reduce_scatter_into). It gave the collective up, which aborts it on
+    /// all peers. Lower the limit ([`GatherV::at_most`](crate::GatherV::at_most)), or reduce less at a time.
     #[error(
         "{tag} was given up: there is no memory for a result of {elements} elements; let it have fewer"
     )]

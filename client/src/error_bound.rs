@@ -39,11 +39,11 @@ impl Reduce {
     /// written here.) For a sum of N peers that is about
     /// N·(N + 1)/2 · `largest` / `levels`. Frames whose elements lie closer together lose less.
     ///
-    /// With [`Direct`](crate::Algorithm::Direct) and [`TwoLevel`](crate::Algorithm::TwoLevel) an element is encoded as a
-    /// contribution, as part of the sum of a site, and as part of the result, whatever N is. At worst, N − 2
-    /// contributions lose B(`largest`) each, and their sum and the result are encoded once: about
-    /// (3·N − 3) · `largest` / `levels`, which is less from four peers on. The bound is the greater of the two.
-    /// With [`TwoLevelRing`](crate::Algorithm::TwoLevelRing) and M sites, N − M contributions and M − 1 partial results are
+    /// With [`Direct`](crate::Algorithm::Direct) and [`TwoLevel`](crate::Algorithm::TwoLevel) an element is encoded as
+    /// a contribution, as part of the sum of a site, and as part of the result, whatever N is. At worst, N − 2
+    /// contributions lose B(`largest`) each, and their sum and the result are encoded once: about (3·N − 3) · `largest`
+    /// / `levels`, which is less from four peers on. The bound is the greater of the two. With
+    /// [`TwoLevelRing`](crate::Algorithm::TwoLevelRing) and M sites, N − M contributions and M − 1 partial results are
     /// encoded, which are no more encodings than around a ring, of no larger numbers.
     ///
     /// ```

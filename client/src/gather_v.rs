@@ -123,15 +123,15 @@ impl<T: Element> Room for Gathering<'_, T> {
 }
 
 impl Communicator {
-    /// Gathers contributions of different lengths: all peers of the group end with the concatenation of all contributions,
-    /// in the order of the ranks, and learn who contributed which range.
+    /// Gathers contributions of different lengths: all peers of the group end with the concatenation of all
+    /// contributions, in the order of the ranks, and learn who contributed which range.
     ///
     /// `mine` may have any length, zero included; the other peers need not know it. `all` is replaced by the result. It
-    /// keeps its content until the collective is committed, so it is unchanged after an error. If it is empty, its memory
-    /// is used again.
+    /// keeps its content until the collective is committed, so it is unchanged after an error. If it is empty, its
+    /// memory is used again.
     ///
-    /// A peer that is lost aborts the collective. Call again: the result then has the contributions of the survivors, which
-    /// may have other lengths.
+    /// A peer that is lost aborts the collective. Call again: the result then has the contributions of the survivors,
+    /// which may have other lengths.
     ///
     /// Blocks as [`all_reduce`](Self::all_reduce) does.
     ///
@@ -150,8 +150,9 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// [`Error::TooLong`], on all peers: the contributions have more elements together than the limit; nothing was moved.
-    /// [`Error::Disagreement`], also if limits differ. [`Error::OutOfMemory`]. Else as [`all_reduce`](Self::all_reduce).
+    /// [`Error::TooLong`], on all peers: the contributions have more elements together than the limit; nothing was
+    /// moved. [`Error::Disagreement`], also if limits differ. [`Error::OutOfMemory`]. Else as
+    /// [`all_reduce`](Self::all_reduce).
     ///
     /// # Panics
     /// Inside an async task.
@@ -166,8 +167,8 @@ impl Communicator {
         self.runtime.block_on("all_gather_v_async", call)
     }
 
-    /// As [`all_gather_v`](Self::all_gather_v), without blocking. Dropping the future gives the collective up, and leaves
-    /// `all` as it was.
+    /// As [`all_gather_v`](Self::all_gather_v), without blocking. Dropping the future gives the collective up, and
+    /// leaves `all` as it was.
     ///
     /// # Errors
     /// As [`all_gather_v`](Self::all_gather_v).

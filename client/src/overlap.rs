@@ -31,12 +31,11 @@ impl Communicator {
     /// The call blocks until both have ended. A peer that has to fetch, such as a newcomer, does no work: it returns
     /// when every peer has the content. If all peers hold the same content, the work is done after the synchronization.
     ///
-    /// `work` reads the content by [`SharedState::get`]. It does not change meanwhile, and
-    /// [`SharedState::revision`] is that of the group. No collective of this communicator can begin before the call has
-    /// ended, because the peers that fetch are members of the group, too; those of another communicator, such as one of
-    /// the peers of a site, go on. This fits training that shares its state between long local phases: a newcomer fetches
-    /// during the local steps of the others, makes none, and joins the next reduce with a
-    /// [weight](crate::Reduce::weighted_avg) of zero.
+    /// `work` reads the content by [`SharedState::get`]. It does not change meanwhile, and [`SharedState::revision`] is
+    /// that of the group. No collective of this communicator can begin before the call has ended, because the peers
+    /// that fetch are members of the group, too; those of another communicator, such as one of the peers of a site, go
+    /// on. This fits training that shares its state between long local phases: a newcomer fetches during the local
+    /// steps of the others, makes none, and joins the next reduce with a [weight](crate::Reduce::weighted_avg) of zero.
     ///
     /// ```no_run
     /// use pccl::{Communicator, Error, Next, Overlapped, Reduce, SharedState, SyncStrategy};

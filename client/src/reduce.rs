@@ -78,12 +78,12 @@ impl Reduce {
     /// The average, with a weight for the contribution of each peer: Σ wᵢ·xᵢ / Σ wᵢ. Use it if the peers have batches
     /// of different sizes, with the number of samples or tokens as the weight.
     ///
-    /// The weight is that of this peer, and every peer passes its own. The master adds the weights of the
-    /// participants, so their sum is exact and the same on all peers; the report has it
-    /// ([`total_weight`](CollectiveReport::total_weight)). Each peer multiplies its contribution by wᵢ / Σ wᵢ (computed in
-    /// `f64` for `f32` and `f64`, in `f32` for halves), rounds it to the element type, and the products are summed. So
-    /// the sum of halves does not leave their range. A contribution of weight zero counts as zeros, whatever it holds, NaN
-    /// included.
+    /// The weight is that of this peer, and every peer passes its own. The master adds the weights of the participants,
+    /// so their sum is exact and the same on all peers; the report has it
+    /// ([`total_weight`](CollectiveReport::total_weight)). Each peer multiplies its contribution by wᵢ / Σ wᵢ (computed
+    /// in `f64` for `f32` and `f64`, in `f32` for halves), rounds it to the element type, and the products are summed.
+    /// So the sum of halves does not leave their range. A contribution of weight zero counts as zeros, whatever it
+    /// holds, NaN included.
     ///
     /// It needs memory for one more copy of the buffer. It works with [`quantize`](Self::quantize) and
     /// [`ordered`](Self::ordered).
@@ -190,10 +190,10 @@ impl Reduce {
     /// limits. Default: no limit; the master's deadlines end a reduce that does not start or makes no progress
     /// (docs/limits.md).
     ///
-    /// The call then fails with [`Error::TimeLimit`], and the buffer is unchanged. If the reduce has started, it is aborted
-    /// on all other peers ([`Error::Aborted`], [`Cancelled`](crate::AbortCause::Cancelled)); if it has not, the others wait
-    /// for this peer to call again. A part that is complete waits for the master's verdict without a limit, because it
-    /// may be committed already.
+    /// The call then fails with [`Error::TimeLimit`], and the buffer is unchanged. If the reduce has started, it is
+    /// aborted on all other peers ([`Error::Aborted`], [`Cancelled`](crate::AbortCause::Cancelled)); if it has not, the
+    /// others wait for this peer to call again. A part that is complete waits for the master's verdict without a limit,
+    /// because it may be committed already.
     ///
     /// Of an item of a list, and of a reduce that is repeated, the limit is that of each attempt.
     ///

@@ -33,9 +33,9 @@ const INSTEAD: &str = "Rounds::run_async";
 ///
 /// Each round admits newcomers and repairs the ring ([`update_topology`](crate::Communicator::update_topology)), brings
 /// the shared state of the group to one content ([`sync_shared_state`](crate::Communicator::sync_shared_state)), and
-/// calls the program's *step*. The step computes on the state, combines what it has computed with the other
-/// peers by any number of collectives, and [commits](Round::commit) a change of the state. If a call fails, here
-/// or in the step, the loop does what [`Error::next`](crate::Error::next) says: it starts the round again, or connects again by the
+/// calls the program's *step*. The step computes on the state, combines what it has computed with the other peers by
+/// any number of collectives, and [commits](Round::commit) a change of the state. If a call fails, here or in the step,
+/// the loop does what [`Error::next`](crate::Error::next) says: it starts the round again, or connects again by the
 /// same [`Builder`].
 ///
 /// ```no_run
@@ -105,7 +105,8 @@ const INSTEAD: &str = "Rounds::run_async";
 /// others have gone on it receives what they have. That the first connection fails is an error at once: a wrong
 /// address is noticed where it is written.
 ///
-/// A master that was started anew remembers no revision; [`Error::MasterLost`](crate::Error::MasterLost) says what that means.
+/// A master that was started anew remembers no revision; [`Error::MasterLost`](crate::Error::MasterLost) says what that
+/// means.
 #[derive(Clone)]
 #[must_use = "nothing happens before run"]
 pub struct Rounds {
@@ -165,8 +166,8 @@ impl Rounds {
     /// # Errors
     /// Those of [`connect`](Builder::connect); what a step returns that is no error of a call; errors whose
     /// [`next`](crate::Error::next) is [`End`](crate::Next::End) or [`FixProgram`](crate::Next::FixProgram); the error
-    /// after which the peer could not connect again, or was lost for the sixteenth time before a step of it
-    /// had ended; [`Error::NoSuchRoot`](crate::Error::NoSuchRoot), if a round that was started again for it has the same root.
+    /// after which the peer could not connect again, or was lost for the sixteenth time before a step of it had ended;
+    /// [`Error::NoSuchRoot`](crate::Error::NoSuchRoot), if a round that was started again for it has the same root.
     ///
     /// # Panics
     /// Inside an async task, as every blocking call: use [`run_async`](Self::run_async) there.

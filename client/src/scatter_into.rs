@@ -35,8 +35,9 @@ impl Communicator {
     /// As [`reduce_scatter`](Self::reduce_scatter), from `source` into another buffer: `shard` is made as long as this
     /// peer's [shard](Self::shard), and filled with its part of the result. `source` is only read.
     ///
-    /// Nothing has to be saved: after an error `source` is still there, and the call can be repeated. A `shard` that is used again is not allocated again, unless the shard has become longer because peers were lost. A
-    /// [weighted average](Reduce::weighted_avg) is computed in its memory, which then has room for all of `source`.
+    /// Nothing has to be saved: after an error `source` is still there, and the call can be repeated. A `shard` that is
+    /// used again is not allocated again, unless the shard has become longer because peers were lost. A [weighted
+    /// average](Reduce::weighted_avg) is computed in its memory, which then has room for all of `source`.
     ///
     /// Blocks as [`all_reduce`](Self::all_reduce) does.
     ///
@@ -95,8 +96,8 @@ impl Communicator {
         self.runtime.inside(call).await
     }
 
-    /// A contribution that is multiplied by its weight is copied anyway: into the memory of the result, of which the shard
-    /// is left. Once the collective is committed, nothing can fail.
+    /// A contribution that is multiplied by its weight is copied anyway: into the memory of the result, of which the
+    /// shard is left. Once the collective is committed, nothing can fail.
     async fn scatter_weighted<T: Element>(
         &self,
         source: &[T],

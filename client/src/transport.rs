@@ -22,8 +22,9 @@
 //! - Defaults say less than you know. A transport that wraps another one passes on what that one says, or lanes within
 //!   a machine are treated as if they were far.
 //!
-//! All peers of a run and their master use the same transport. Hand it to [`Builder::transport`](crate::Builder::transport)
-//! and to `pccl_master::MasterBuilder::transport`. `client/examples/transport` has one that counts what passes.
+//! All peers of a run and their master use the same transport. Hand it to
+//! [`Builder::transport`](crate::Builder::transport) and to `pccl_master::MasterBuilder::transport`.
+//! `client/examples/transport` has one that counts what passes.
 
 pub use pccl_core::id::Identity;
 pub use pccl_core::transport::{

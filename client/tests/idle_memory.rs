@@ -181,8 +181,8 @@ fn come_and_go(run: &Run, peers: &mut Vec<Communicator>, how_many: usize) {
 #[test]
 fn nothing_is_kept_of_peers_that_have_come_and_gone() {
     const PEERS: usize = 1000;
-    // What the runtimes and the master hold for connections at a time grows once in a while, by tens of kilobytes. What is
-    // kept of each peer grows each time.
+    // What the runtimes and the master hold for connections at a time grows once in a while, by tens of kilobytes. What
+    // is kept of each peer grows each time.
     const TIMES: usize = 4;
     let _alone = alone();
     let run = Run::new();

@@ -2,8 +2,8 @@
 //!
 //! Each test is one mistake. Its name says what the user does, its program does it, in a network in memory and under a
 //! clock that does not wait, and [`expect`] holds what every peer is told against the whole text that it should be, and
-//! the log against the lines that it should have, within a time that the program's own limits allow. docs/mistakes.md has
-//! a row for each.
+//! the log against the lines that it should have, within a time that the program's own limits allow. docs/mistakes.md
+//! has a row for each.
 //!
 //! | file | mistakes with |
 //! |---|---|

@@ -223,8 +223,8 @@ impl Sites {
         self.has_two_levels() && self.count() > 2
     }
 
-    /// Whether no site has more than 1.5 times as many ranks as another. Otherwise a small site sends more than a tenth more
-    /// in an all-reduce around a ring of the sites than in a mesh of them.
+    /// Whether no site has more than 1.5 times as many ranks as another. Otherwise a small site sends more than a tenth
+    /// more in an all-reduce around a ring of the sites than in a mesh of them.
     #[must_use]
     pub fn are_even(&self) -> bool {
         let sizes = || self.members.iter().map(Vec::len);
@@ -232,9 +232,9 @@ impl Sites {
         most.saturating_mul(2) <= least.saturating_mul(3)
     }
 
-    /// Maximum number of bytes of an all-reduce that has all sums at all sites, if paths are not known: between two sites
-    /// [`DIRECT_BUFFER_MAX`], because a rank that is alone at its site keeps as much as the buffer, and among more of them
-    /// as many that [`SITES_WHOLE_SENT_MAX`] leave a member of the smallest one.
+    /// Maximum number of bytes of an all-reduce that has all sums at all sites, if paths are not known: between two
+    /// sites [`DIRECT_BUFFER_MAX`], because a rank that is alone at its site keeps as much as the buffer, and among
+    /// more of them as many that [`SITES_WHOLE_SENT_MAX`] leave a member of the smallest one.
     #[must_use]
     pub fn whole_buffer_max(&self) -> u64 {
         let least = self.members.iter().map(Vec::len).min().unwrap_or(0);

@@ -101,7 +101,8 @@ pub trait Content: Sync {
     /// Number of bytes.
     fn length(&self) -> usize;
 
-    /// Exactly the bytes in `range`, which begins at a multiple of 1 MiB, is at most 1 MiB long, and ends within the content.
+    /// Exactly the bytes in `range`, which begins at a multiple of 1 MiB, is at most 1 MiB long, and ends within the
+    /// content.
     fn part(&self, range: Range<usize>) -> &[u8];
 }
 
@@ -149,10 +150,10 @@ impl PartHashes {
         }
     }
 
-    /// Hashes the parts of `content` that lie in one of the ranges, all of whose bytes have arrived. Blocks until that is
-    /// done, on up to as many threads as [`content_hash`] uses: one for each part. Parts that are hashed are not hashed
-    /// again, so bytes that have arrived must not change. `content` is the whole content, with the same length each
-    /// time.
+    /// Hashes the parts of `content` that lie in one of the ranges, all of whose bytes have arrived. Blocks until that
+    /// is done, on up to as many threads as [`content_hash`] uses: one for each part. Parts that are hashed are not
+    /// hashed again, so bytes that have arrived must not change. `content` is the whole content, with the same length
+    /// each time.
     pub fn arrived<C: Content + ?Sized>(
         &mut self,
         content: &C,

@@ -8,8 +8,8 @@ use crate::cores;
 /// Length of a piece: enough to be worth a thread.
 const PIECE: usize = 16 << 20;
 
-/// `into.copy_from_slice(from)` for each pair. From 32 MiB in all on, on as many threads as the machine runs in parallel,
-/// up to 16. Blocks until all are done.
+/// `into.copy_from_slice(from)` for each pair. From 32 MiB in all on, on as many threads as the machine runs in
+/// parallel, up to 16. Blocks until all are done.
 ///
 /// One core copies at a part of the speed of the memory, and memory that is written for the first time costs more time
 /// than the copy.

@@ -115,8 +115,9 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR")]
     pub(crate) record: Option<PathBuf>,
 
-    /// Directory of the run's journal: a master that is killed and started again with it goes on with the run. On SIGTERM
-    /// the master then ends without ending the run; SIGINT ends the run. Keeps the key as well, unless --identity does
+    /// Directory of the run's journal: a master that is killed and started again with it goes on with the run. On
+    /// SIGTERM the master then ends without ending the run; SIGINT ends the run. Keeps the key as well, unless
+    /// --identity does
     #[arg(long, value_name = "DIR")]
     pub(crate) journal: Option<PathBuf>,
 

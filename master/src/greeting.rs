@@ -126,7 +126,8 @@ pub(crate) enum Introduction {
     Session(Session),
 }
 
-/// Receives a hello or the name of a session, and verifies the proof if one is required. A stranger that has to give way counts as timed out.
+/// Receives a hello or the name of a session, and verifies the proof if one is required. A stranger that has to give
+/// way counts as timed out.
 pub(crate) async fn greet(
     lane: &mut Lane,
     intake: &mut Intake,

@@ -40,8 +40,8 @@ pub struct Limits {
     /// Maximum number of bytes that wait to be sent to one peer. A peer that exceeds it is evicted. Default: 8 MiB.
     pub outbox_bytes_max: usize,
     /// How long a peer whose connection has ended may stay away before it counts as lost, if it does not fall
-    /// [silent](crate::MasterConfig::silence) before. It comes back by itself, and goes on where it was. Zero: the peer is
-    /// lost at once, unless the network has failed. A process that dies is then noticed at once. Default: zero.
+    /// [silent](crate::MasterConfig::silence) before. It comes back by itself, and goes on where it was. Zero: the peer
+    /// is lost at once, unless the network has failed. A process that dies is then noticed at once. Default: zero.
     pub reconnect: Duration,
     /// How long peers wait for a master that keeps a [journal](crate::MasterBuilder::journal) and is gone, before they
     /// lose it. At most 49 days. Default: 60 s.

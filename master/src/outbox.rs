@@ -1,8 +1,9 @@
 //! What is to be sent to one peer: the messages of its session, and the loop that writes them to its connection.
 //!
 //! The desk appends messages and, after each event, rings once, so that all messages of one event to one peer go out in
-//! one write. Nothing goes out before: what is in a journal has to be on the disk first. The entries that a peer is to fetch are encoded by its writer: those of a large group are hundreds of
-//! megabytes, and the desk has no time for them.
+//! one write. Nothing goes out before: what is in a journal has to be on the disk first. The entries that a peer is to
+//! fetch are encoded by its writer: those of a large group are hundreds of megabytes, and the desk has no time for
+//! them.
 //!
 //! A message stays here until the peer has acknowledged it. If the peer comes back over another connection, the writer
 //! of that one begins with the first message that the peer lacks ([`attach`](Outbox::attach)).
@@ -119,8 +120,8 @@ pub(crate) enum CannotAttach {
     /// The session is over.
     #[error("{0}")]
     Resume(#[from] CannotResume),
-    /// The peer has dialled it before it received, over the connection that it has, what it has acknowledged since. It is
-    /// of no more use, and the session goes on.
+    /// The peer has dialled it before it received, over the connection that it has, what it has acknowledged since. It
+    /// is of no more use, and the session goes on.
     #[error("the peer has received more since it dialled")]
     Overtaken,
 }
@@ -194,7 +195,8 @@ impl Outbox {
         self.lock().present.clone()
     }
 
-    /// The right of another connection, whose peer has received this many messages. It takes the place of the one before.
+    /// The right of another connection, whose peer has received this many messages. It takes the place of the one
+    /// before.
     ///
     /// # Errors
     /// Why it cannot be attached. Nothing has changed.
@@ -218,8 +220,8 @@ impl Outbox {
         self.lock().closing = true;
     }
 
-    /// The connection with this right takes no more reports to the desk: it ends, and the session with it, unless another
-    /// connection has taken its place.
+    /// The connection with this right takes no more reports to the desk: it ends, and the session with it, unless
+    /// another connection has taken its place.
     pub(crate) fn end(&self, by: &Attachment) {
         let is_present = self.lock().present.number == by.number;
         if is_present {

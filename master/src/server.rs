@@ -112,8 +112,8 @@ impl MasterBuilder {
     }
 
     /// Keeps a journal in this directory, so that the run survives the master's process: a master that is started with
-    /// the same directory, on the same addresses, goes on with the run. Its limits and deadlines are those with which the
-    /// run began. The directory is created if it is missing. Default: no journal; if the master's process ends, its
+    /// the same directory, on the same addresses, goes on with the run. Its limits and deadlines are those with which
+    /// the run began. The directory is created if it is missing. Default: no journal; if the master's process ends, its
     /// peers lose it.
     ///
     /// Meanwhile the peers dial again, for [`Limits::restart`] at most. Collectives that run continue to their end, and
@@ -460,8 +460,8 @@ impl StopHandle {
         self.tell(Stopping::ForGood);
     }
 
-    /// Tells a master that keeps a [journal](MasterBuilder::journal) to end without a word to its peers, which wait for a
-    /// master that goes on with the run. Without a journal, as [`stop`](Self::stop). Returns at once.
+    /// Tells a master that keeps a [journal](MasterBuilder::journal) to end without a word to its peers, which wait for
+    /// a master that goes on with the run. Without a journal, as [`stop`](Self::stop). Returns at once.
     pub fn suspend(&self) {
         self.tell(Stopping::ToComeBack);
     }

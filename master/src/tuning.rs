@@ -118,7 +118,8 @@ pub(crate) struct ConnectionTuning {
           value_parser = at_least_one)]
     pub(crate) max_outbox_bytes: usize,
 
-    /// Seconds for which a peer whose connection has ended may stay away; 0: it is lost at once, unless the network failed
+    /// Seconds for which a peer whose connection has ended may stay away; 0: it is lost at once, unless the network
+    /// failed
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds_or_none)]
     pub(crate) reconnect: Duration,
 

@@ -106,8 +106,8 @@ pub struct PlanRun {
 }
 
 impl PlanRun {
-    /// One that begins. `None`: there is no such rank or root, or the lengths are not those of the ranks and of what this
-    /// one has.
+    /// One that begins. `None`: there is no such rank or root, or the lengths are not those of the ranks and of what
+    /// this one has.
     pub(crate) fn new(
         me: PeerId,
         (rank, sites): (u32, Sites),
@@ -407,8 +407,8 @@ fn known(sites: Sites) -> &'static Sites {
     known
 }
 
-/// Contributions of these lengths, for as long as the process lives: there are few of them. `None`: they are not those of
-/// so many ranks, or not of one that has so many elements, or no run gathers so many.
+/// Contributions of these lengths, for as long as the process lives: there are few of them. `None`: they are not those
+/// of so many ranks, or not of one that has so many elements, or no run gathers so many.
 fn gathered(lengths: &Lengths, (rank, world): (u32, u32), own: u64) -> Option<&'static Shards> {
     static KNOWN: Mutex<Vec<(Lengths, &'static Shards)>> = Mutex::new(Vec::new());
     if lengths.0.len() != world as usize || lengths.0.get(rank as usize) != Some(&own) {

@@ -16,9 +16,10 @@
 //! | [`Share`] | how much of its window an operation may fill | on one machine, frames of many large operations push each other out of the caches; an operation of one frame cannot |
 //! | [`IDLE_FRAMES_MAX`], 64 | unused frame buffers that are kept: 16 MiB | the next operation allocates none |
 //!
-//! Between machines what is not encoded has no window: what the next rank does not take waits in memory that is
-//! there anyway. Nor has what is encoded and kept until a sum is complete: the plan says how much that is. What arrives is never held up by any of these limits, so a rank that decides otherwise than its
-//! neighbours delays its own contribution alone.
+//! Between machines what is not encoded has no window: what the next rank does not take waits in memory that is there
+//! anyway. Nor has what is encoded and kept until a sum is complete: the plan says how much that is. What arrives is
+//! never held up by any of these limits, so a rank that decides otherwise than its neighbours delays its own
+//! contribution alone.
 //!
 //! | file | what it is for |
 //! |---|---|
@@ -86,7 +87,8 @@ pub struct PlaneConfig {
     /// The same in an operation in which nothing is added, if all ranks are within one machine. Default:
     /// [`COPIED_PAYLOAD_MAX`].
     pub copied_frame_bytes: usize,
-    /// Bytes of own contributions that may be under way where no frame leaves this machine; four frames always may. Default: 1 MiB.
+    /// Bytes of own contributions that may be under way where no frame leaves this machine; four frames always may.
+    /// Default: 1 MiB.
     pub local_window: u64,
     /// Operations that contribute at a time; further ones wait. Default: [`CONCURRENT_DEFAULT`].
     pub concurrent: usize,

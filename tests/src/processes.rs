@@ -313,7 +313,8 @@ impl Swarm {
     /// Hears events until one of them is it.
     ///
     /// # Errors
-    /// As [`next_within`](Self::next_within), and [`Trouble::Hang`] after [`PATIENCE`]: `what` says what was waited for in vain.
+    /// As [`next_within`](Self::next_within), and [`Trouble::Hang`] after [`PATIENCE`]: `what` says what was waited for
+    /// in vain.
     pub fn until<T>(
         &mut self,
         what: &str,

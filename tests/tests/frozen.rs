@@ -1,5 +1,5 @@
-//! A process that is frozen in mid-reduce, as those are whose machine hangs or is unplugged: all others name it while they
-//! wait, and go on without it in seconds. When it wakes it learns that it was dropped, and joins again.
+//! A process that is frozen in mid-reduce, as those are whose machine hangs or is unplugged: all others name it while
+//! they wait, and go on without it in seconds. When it wakes it learns that it was dropped, and joins again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,8 +13,8 @@ use pccl_tests::talk::{Commit, Event, Failure, Moment, Nanos, Order, now};
 /// 16 MiB, which go around the ring in many frames.
 const ELEMENTS: usize = 4 << 20;
 
-/// From the moment at which a peer is frozen to the commit of the reduce without it: 2.1 s on a machine that has time for
-/// its processes. Where they are starved they are heard irregularly, and their limit grows, up to 8 s of silence.
+/// From the moment at which a peer is frozen to the commit of the reduce without it: 2.1 s on a machine that has time
+/// for its processes. Where they are starved they are heard irregularly, and their limit grows, up to 8 s of silence.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Shorter than the limit of silence.

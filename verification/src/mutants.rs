@@ -28,8 +28,8 @@ pub(crate) fn switch_on(name: &str) -> Result<(), CannotLook> {
     Err(CannotLook::UnknownMutant(name.to_owned()))
 }
 
-/// Where no package is named, features are those of the whole workspace, with which its tests are built: little has to be
-/// built again.
+/// Where no package is named, features are those of the whole workspace, with which its tests are built: little has to
+/// be built again.
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
 
 /// The same with the mistakes compiled in, in the same profile.

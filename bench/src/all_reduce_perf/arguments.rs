@@ -57,8 +57,8 @@ pub(crate) struct Arguments {
     /// Leave out the floor: bare exchanges over plain sockets.
     #[arg(long)]
     pub(crate) no_floor: bool,
-    /// Measure each size with every algorithm that can carry it, in turns, and show what the master would choose. Without
-    /// the floor.
+    /// Measure each size with every algorithm that can carry it, in turns, and show what the master would choose.
+    /// Without the floor.
     #[arg(long, conflicts_with_all = ["algorithm", "concurrent", "plot"])]
     pub(crate) every_algorithm: bool,
     #[command(flatten)]

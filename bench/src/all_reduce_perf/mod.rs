@@ -31,8 +31,8 @@
 //! `--optimize` measures all sizes, lets the ranks call `optimize_topology`, and measures all sizes again. The ring
 //! before it goes from each rank to the next one: ranks join one after the other.
 //!
-//! `--collective reduce-scatter`, `all-gather` and `broadcast` measure these, beside the same half of the rings above, or
-//! a chain of them. An all-gather and a broadcast work in place.
+//! `--collective reduce-scatter`, `all-gather` and `broadcast` measure these, beside the same half of the rings above,
+//! or a chain of them. An all-gather and a broadcast work in place.
 //!
 //! `--every-algorithm` shows how good the master's choice of the algorithm is: each size is measured with all that can
 //! carry it.

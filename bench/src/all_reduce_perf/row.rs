@@ -70,9 +70,9 @@ pub(crate) struct Row {
     pub(crate) batch_times_us: Vec<f64>,
     /// One peer's contribution, all concurrent reduces together, over time.
     pub(crate) algbw_gb_s: f64,
-    /// algbw times 2(n-1)/n for an all-reduce, (n-1)/n for its halves, 1 for a broadcast, as nccl-tests defines it: what a ring that cuts the buffer into n chunks
-    /// and does not compress sends over each of its edges, over time. Small buffers travel whole and
-    /// compressed ones shrink, so that it says nothing about what their edges carried.
+    /// algbw times 2(n-1)/n for an all-reduce, (n-1)/n for its halves, 1 for a broadcast, as nccl-tests defines it:
+    /// what a ring that cuts the buffer into n chunks and does not compress sends over each of its edges, over time.
+    /// Small buffers travel whole and compressed ones shrink, so that it says nothing about what their edges carried.
     pub(crate) busbw_gb_s: f64,
     /// Elements that were not as expected, of all ranks and iterations, and one for every iteration in
     /// which ranks did not hold the same bits.

@@ -52,8 +52,8 @@ pub(crate) struct Work {
     /// scale), 4bit (min-max of each 64 elements).
     #[arg(long, value_parser = compression)]
     pub(crate) quantize: Option<Compression>,
-    /// How the data is to travel, if it can: ring, direct, circulant, two-level, two-level-ring, two-level-whole, whole-ring, whole-direct, whole-circulant, relay.
-    /// Default: the master chooses.
+    /// How the data is to travel, if it can: ring, direct, circulant, two-level, two-level-ring, two-level-whole,
+    /// whole-ring, whole-direct, whole-circulant, relay. Default: the master chooses.
     #[arg(long, value_parser = algorithm)]
     pub(crate) algorithm: Option<Algorithm>,
     /// Add in the order of the peer ids, whatever the ring and the algorithm.

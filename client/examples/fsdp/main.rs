@@ -16,11 +16,11 @@
 //! # What survives a peer
 //!
 //! With P parameters and N peers, a peer that dies takes P/N weights, means and squares with it, which nobody else has.
-//! So every `--snapshot-every` steps (K, by default 1) all shards are gathered, and every peer keeps all of them, out of
-//! the way of the training: a *snapshot*. When a collective fails, or its participants are others than those for whom the
-//! work was divided, all go back to the last snapshot, lay new shards from it, and compute the steps since then again.
-//! All peers have the same last snapshot, because an all-gather is committed on all of them or on none. Its number is
-//! the revision of the shared state, by which newcomers get it.
+//! So every `--snapshot-every` steps (K, by default 1) all shards are gathered, and every peer keeps all of them, out
+//! of the way of the training: a *snapshot*. When a collective fails, or its participants are others than those for
+//! whom the work was divided, all go back to the last snapshot, lay new shards from it, and compute the steps since
+//! then again. All peers have the same last snapshot, because an all-gather is committed on all of them or on none. Its
+//! number is the revision of the shared state, by which newcomers get it.
 //!
 //! | | bytes |
 //! |---|---|

@@ -28,8 +28,8 @@ pub(crate) fn outer_optimizer() -> Nesterov {
 
 /// The outer optimizer at rest, for averages that arrive a round late, while the peers train on.
 ///
-/// It takes shorter steps and remembers fewer of them: what it hears of, it has partly mended already. With long steps every
-/// round overshoots more than the one before, and the network learns nothing.
+/// It takes shorter steps and remembers fewer of them: what it hears of, it has partly mended already. With long steps
+/// every round overshoots more than the one before, and the network learns nothing.
 pub(crate) fn late_outer_optimizer() -> Nesterov {
     Nesterov::new(PARAMS, LATE_OUTER_LEARNING_RATE, LATE_OUTER_MOMENTUM)
 }

@@ -16,8 +16,8 @@ use crate::patience;
 /// to come again. Longer than a peer holds a lane for which it has no order yet.
 pub(super) const DIAL_LIMIT: Duration = Duration::from_secs(10);
 
-/// Opens one lane of an order that says where to. Tries again if the other end does not expect it yet, or if this process
-/// stood still meanwhile: a transport's own time limit knows nothing of that.
+/// Opens one lane of an order that says where to. Tries again if the other end does not expect it yet, or if this
+/// process stood still meanwhile: a transport's own time limit knows nothing of that.
 pub(crate) async fn dial(
     transport: &dyn Transport,
     order: &LaneOrder,

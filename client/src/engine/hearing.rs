@@ -50,8 +50,9 @@ impl Hearing {
         heard.rhythm.last() + heard.rhythm.limit(silence).min(FOREVER)
     }
 
-    /// When another connection is looked for, if nothing arrives until then: at half of the time after which the master is
-    /// given up, because by then it may have given this peer up. `silence` is enough, however irregularly it was heard.
+    /// When another connection is looked for, if nothing arrives until then: at half of the time after which the master
+    /// is given up, because by then it may have given this peer up. `silence` is enough, however irregularly it was
+    /// heard.
     pub(super) fn doubted_from(&self, silence: Duration) -> Instant {
         let heard = self.lock();
         let doubted = heard.rhythm.limit(silence) / 2;

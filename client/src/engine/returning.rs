@@ -65,8 +65,8 @@ pub(crate) struct Shown {
 }
 
 impl Home {
-    /// Dials until the master answers, or there is none any more. If `may_restart`, one that is gone may come back. It is
-    /// the engine that loses patience: when the master has been silent for too long.
+    /// Dials until the master answers, or there is none any more. If `may_restart`, one that is gone may come back. It
+    /// is the engine that loses patience: when the master has been silent for too long.
     pub(super) fn return_to(
         &self,
         transport: &Arc<dyn Transport>,

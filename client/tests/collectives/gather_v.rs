@@ -229,8 +229,8 @@ fn peers_that_want_different_things_are_told_in_what_they_differ() {
     }
 }
 
-/// The doomed peer dies with its first frame, or in the middle. What it has is in nobody's result, and the next one is of
-/// those who are left, who have other lengths then.
+/// The doomed peer dies with its first frame, or in the middle. What it has is in nobody's result, and the next one is
+/// of those who are left, who have other lengths then.
 #[test]
 fn a_peer_that_dies_in_the_middle_aborts_it_for_all_and_its_part_is_left_out_of_the_next() {
     const COUNT: usize = 1_000_000;

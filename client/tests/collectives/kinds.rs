@@ -370,8 +370,8 @@ fn a_broadcast_goes_down_the_tree_that_all_ask_for() {
     }
 }
 
-/// The doomed peer is the root, or has one child and is itself a child of the root. It dies with its first frame, or with
-/// one in the middle.
+/// The doomed peer is the root, or has one child and is itself a child of the root. It dies with its first frame, or
+/// with one in the middle.
 #[test]
 fn a_peer_that_dies_in_a_tree_aborts_the_broadcast_for_those_above_and_below_it() {
     // Twelve frames for each child.

@@ -29,8 +29,9 @@
 //! | 8 + n | 8 | SipHash-2-4 with an all-zero key of: the hash that ends the frame before (zero for the first frame), then offsets 0 to 8 + n of this one |
 //!
 //! The body of the first frame is the byte 0 and a [`MasterConfig`](crate::master::MasterConfig), or the byte 1 and a
-//! [`PeerConfig`](crate::peer::PeerConfig), or the byte 2 and a [`Durable`](crate::journal::Durable). Each further body is a record: the input, then the sequence of outputs,
-//! in the form described in [`wire`](crate::wire#control-frames), with no bytes left over.
+//! [`PeerConfig`](crate::peer::PeerConfig), or the byte 2 and a [`Durable`](crate::journal::Durable). Each further body
+//! is a record: the input, then the sequence of outputs, in the form described in [`wire`](crate::wire#control-frames),
+//! with no bytes left over.
 //!
 //! A process may be killed while it writes, so a log may end between any two frames, or within any frame but the
 //! first. The bytes of such a partial frame are ignored. Any other difference from what was written is detected: a

@@ -171,8 +171,8 @@ impl Wiring {
     }
 
     /// Adopts `topology` as the ring of `me`, with the lanes that the master names. `None`, without a change, if the
-    /// message is invalid: a ring without `me`, sites or names of another number of ranks, links that do not make this ring,
-    /// or lanes that are not here.
+    /// message is invalid: a ring without `me`, sites or names of another number of ranks, links that do not make this
+    /// ring, or lanes that are not here.
     pub(super) fn adopt(
         &mut self,
         me: PeerId,

@@ -37,8 +37,8 @@ pub struct Paths {
     /// Whether [the sites are even](crate::site::Sites::are_even). In an all-reduce, a small site among large ones sends
     /// more in a ring of the sites than in a mesh of them.
     pub even_sites: bool,
-    /// [Maximum number of bytes](crate::site::Sites::whole_buffer_max) of an all-reduce that has all sums at all sites, if
-    /// the costs of the paths are not known.
+    /// [Maximum number of bytes](crate::site::Sites::whole_buffer_max) of an all-reduce that has all sums at all sites,
+    /// if the costs of the paths are not known.
     pub sites_whole_max: u64,
     /// Whether the ring is in the [order of the turns](super::is_in_order), so that a relayed sum goes around once.
     pub in_order: bool,
@@ -181,31 +181,31 @@ pub enum Algorithm {
     ///
     /// Chunks and gateways are those of [`TwoLevel`](Self::TwoLevel). But the sum of chunk r goes from site to site. It
     /// begins at the site behind that of rank r. The gateway there adds the contributions of its site, in the order of
-    /// the ranks, and sends the sum to the gateway at the next site. Each of the other gateways adds the contributions of
-    /// its own site, in the order of the ranks, and then the sum that has arrived. At the last site rank r does so. The
-    /// result goes the same way: from rank r to the gateway at the next site and from there to the next one, and at each
-    /// site to the other members.
+    /// the ranks, and sends the sum to the gateway at the next site. Each of the other gateways adds the contributions
+    /// of its own site, in the order of the ranks, and then the sum that has arrived. At the last site rank r does so.
+    /// The result goes the same way: from rank r to the gateway at the next site and from there to the next one, and at
+    /// each site to the other members.
     ///
-    /// As many bytes enter and leave a site as with `TwoLevel` if all sites have equally many ranks. Otherwise a small site
-    /// sends more results in a gather, because it forwards those of all sites but the next one, and receives more sums in
-    /// a reduce. It takes 2·(M − 1) latencies between M sites, where `TwoLevel` takes 2. But if sites have equally many ranks, and these follow one another, a rank sends
-    /// to one other site and not to M − 1. Connections that begin at the same time do not know of each other, overflow
-    /// the queue before a slow path, and lose packets.
+    /// As many bytes enter and leave a site as with `TwoLevel` if all sites have equally many ranks. Otherwise a small
+    /// site sends more results in a gather, because it forwards those of all sites but the next one, and receives more
+    /// sums in a reduce. It takes 2·(M − 1) latencies between M sites, where `TwoLevel` takes 2. But if sites have
+    /// equally many ranks, and these follow one another, a rank sends to one other site and not to M − 1. Connections
+    /// that begin at the same time do not know of each other, overflow the queue before a slow path, and lose packets.
     ///
     /// With one rank at each site, it sends as [`Ring`](Self::Ring) does. With two sites, it is the same exchange as
     /// [`TwoLevel`](Self::TwoLevel), and with one as [`Direct`](Self::Direct).
     TwoLevelRing,
     /// In two levels, with all sums at all sites.
     ///
-    /// Chunks and gateways are those of [`TwoLevel`](Self::TwoLevel). But the gateway of a chunk sends the sum of its site
-    /// to the gateways at all other sites. Each of them adds the sums of all sites, that of rank r first and then the
-    /// others in the order of the sites, and sends the result to the other members of its site. The result has the same
-    /// bits as with `TwoLevel`.
+    /// Chunks and gateways are those of [`TwoLevel`](Self::TwoLevel). But the gateway of a chunk sends the sum of its
+    /// site to the gateways at all other sites. Each of them adds the sums of all sites, that of rank r first and then
+    /// the others in the order of the sites, and sends the result to the other members of its site. The result has the
+    /// same bits as with `TwoLevel`.
     ///
-    /// It takes one latency between sites, where `TwoLevel` takes two. With M sites of equally many ranks M/2 times as many
-    /// bytes leave a site, so it is the better choice between two sites, and between more if the buffer is small. A rank
-    /// that is alone at its site keeps the sums of all sites, and copies of its own elements that have not left. It is
-    /// [`Whole`](Self::Whole) among the sites, and [`Direct`](Self::Direct) inside of each.
+    /// It takes one latency between sites, where `TwoLevel` takes two. With M sites of equally many ranks M/2 times as
+    /// many bytes leave a site, so it is the better choice between two sites, and between more if the buffer is small.
+    /// A rank that is alone at its site keeps the sums of all sites, and copies of its own elements that have not left.
+    /// It is [`Whole`](Self::Whole) among the sites, and [`Direct`](Self::Direct) inside of each.
     TwoLevelWhole,
     /// From turn to turn around the ring: additions in the order of the [`Turns`](super::Turns), on any ring, without
     /// a mesh.
@@ -224,7 +224,8 @@ pub enum Algorithm {
     ///
     /// Let v be the distance of a rank behind the root, modulo N. The parent of v is v with its lowest set bit cleared.
     /// Its children are v + 2ᵏ, as far as they are below N, for all 2ᵏ below that bit; those of the root are all 2ᵏ
-    /// below N. The root sends the buffer to each of its children, the farthest first. A rank sends each frame to its children as soon as the frame has arrived.
+    /// below N. The root sends the buffer to each of its children, the farthest first. A rank sends each frame to its
+    /// children as soon as the frame has arrived.
     ///
     /// It takes ⌊log₂ N⌋ latencies in place of the N − 1 of [`Chain`](Self::Chain). But the root sends ⌈log₂ N⌉
     /// buffers, so it is the better choice if latencies cost more than the bytes. It is the tree in which MPICH
@@ -273,11 +274,10 @@ impl Algorithm {
     /// participants the result.
     ///
     /// If the callers [request](CollectiveSpec::algorithm) an algorithm that [is possible](Self::is_possible), that
-    /// one. Otherwise, the one that takes the least time by the known [`Costs`], the first in the order of this type
-    /// if there are several. Of these, [`Direct`](Self::Direct) and [`TwoLevelWhole`](Self::TwoLevelWhole) are limited to
-    /// [`KNOWN_DIRECT_BUFFER_MAX`] bytes.
-    /// Costs concern paths between machines. If they are not known, if all members are within one machine, where
-    /// messages cost more than latencies, or if contributions differ in length:
+    /// one. Otherwise, the one that takes the least time by the known [`Costs`], the first in the order of this type if
+    /// there are several. Of these, [`Direct`](Self::Direct) and [`TwoLevelWhole`](Self::TwoLevelWhole) are limited to
+    /// [`KNOWN_DIRECT_BUFFER_MAX`] bytes. Costs concern paths between machines. If they are not known, if all members
+    /// are within one machine, where messages cost more than latencies, or if contributions differ in length:
     ///
     /// - A buffer that may be sent whole is: over a mesh, within a machine in the circulant pattern from [a
     ///   number](Paths::rounds_from) of ranks on, and otherwise around a ring.
@@ -376,11 +376,12 @@ impl Algorithm {
 
     /// Whether a collective can use this algorithm in a world of `world` ranks, on these paths.
     ///
-    /// A quantized collective takes the ring, `TwoLevel`, `TwoLevelRing` or the direct exchange. A buffer is sent whole if it has at
-    /// most [`WHOLE_BUFFER_MAX`] bytes, and if the buffers of all ranks together fit in one frame ([`FRAME_PAYLOAD_MAX`]),
-    /// because a rank keeps them all until it adds. Rounds are limited to [`CIRCULANT_BUFFER_MAX`] bytes, because a
-    /// round is one message. Two levels need several sites, and several members at one of them, and a ring of the sites
-    /// three of these. In a world of two the ring is the mesh, and a mesh brings no gain.
+    /// A quantized collective takes the ring, `TwoLevel`, `TwoLevelRing` or the direct exchange. A buffer is sent whole
+    /// if it has at most [`WHOLE_BUFFER_MAX`] bytes, and if the buffers of all ranks together fit in one frame
+    /// ([`FRAME_PAYLOAD_MAX`]), because a rank keeps them all until it adds. Rounds are limited to
+    /// [`CIRCULANT_BUFFER_MAX`] bytes, because a round is one message. Two levels need several sites, and several
+    /// members at one of them, and a ring of the sites three of these. In a world of two the ring is the mesh, and a
+    /// mesh brings no gain.
     ///
     /// An [ordered](CollectiveSpec::ordered) collective is never quantized, and takes only algorithms that add in the
     /// order of the peers. In a world of two the ring does, because a + b = b + a.

@@ -234,9 +234,9 @@ impl Costs {
         }
     }
 
-    /// The load of a member of the smallest site if all sums go to all sites: it sends those of its shards to each other
-    /// site, and receives as many. Between two sites each path carries the sums of two shards at most; among more of them
-    /// the estimate is that of a member which sends all to one.
+    /// The load of a member of the smallest site if all sums go to all sites: it sends those of its shards to each
+    /// other site, and receives as many. Between two sites each path carries the sums of two shards at most; among more
+    /// of them the estimate is that of a member which sends all to one.
     fn whole_among_sites(&self, ranks: u32, bytes: u128) -> Load {
         let members = u128::from(self.site_members_min.max(1));
         let other_sites = u128::from(self.sites.max(1)) - 1;
@@ -258,8 +258,8 @@ impl Costs {
         }
     }
 
-    /// What a member of the smallest site sends to other sites or receives from them, whichever is more. In a reduce, the
-    /// sums of the shards of other sites leave it; in a gather, their results come to it, which is as much.
+    /// What a member of the smallest site sends to other sites or receives from them, whichever is more. In a reduce,
+    /// the sums of the shards of other sites leave it; in a gather, their results come to it, which is as much.
     ///
     /// `results` is what it sends in a gather. In a reduce it receives as many bytes of sums, in a ring of sites if the
     /// sites before and behind it are of equal size.

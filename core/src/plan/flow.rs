@@ -258,9 +258,9 @@ pub enum Action {
     Copy,
     /// Forward it unchanged. This rank does not use it.
     Pass,
-    /// It is a term of a sum: keep it until all terms have arrived. Then add all of them, the own contribution
-    /// included if it is one, in the order of their turns, and send the sum to the targets of the [sum](Kept). The arrival itself
-    /// is forwarded unchanged.
+    /// It is a term of a sum: keep it until all terms have arrived. Then add all of them, the own contribution included
+    /// if it is one, in the order of their turns, and send the sum to the targets of the [sum](Kept). The arrival
+    /// itself is forwarded unchanged.
     Keep {
         /// The sum, by its number in [`Plan::kept`](super::Plan::kept).
         sum: u32,

@@ -224,8 +224,8 @@ impl<'a> Seat<'a> {
         }
     }
 
-    /// Number of other sites to which its own contribution to a shard goes as the sum of its site. 0 unless it is alone at
-    /// its site.
+    /// Number of other sites to which its own contribution to a shard goes as the sum of its site. 0 unless it is alone
+    /// at its site.
     pub(super) fn sent_alone(self, shard: u32) -> u32 {
         match (self.is_alone(), self.among) {
             (false, Among::Mesh | Among::Ring | Among::Whole) => 0,
@@ -269,7 +269,8 @@ impl<'a> Seat<'a> {
     }
 
     /// The position of a shard, by its number, among those to which sums of other sites are added, in the order of the
-    /// shards. This order is the same for all ranks: a rank that takes sums in this order waits for none that waits for it.
+    /// shards. This order is the same for all ranks: a rank that takes sums in this order waits for none that waits for
+    /// it.
     pub(super) fn place_of_joined(self, number: u32) -> u32 {
         let before_own = self.joined_before_own();
         match number {

@@ -144,8 +144,9 @@ pub(super) fn contributions(plan: Plan<'_>, seat: Seat<'_>) -> u32 {
     }
 }
 
-/// The shards of the contributions, in the order of sending: all but those that are added up here, each once, or as often as
-/// a rank that is alone sends it. The order is the same for all members of a site. So sums are complete in this order.
+/// The shards of the contributions, in the order of sending: all but those that are added up here, each once, or as
+/// often as a rank that is alone sends it. The order is the same for all members of a site. So sums are complete in
+/// this order.
 ///
 /// Among a mesh of sites it ascends from the last member, so the sites do not all send to the same one at the same time.
 /// In a ring of sites it descends from the first member. If the members of each site follow one another, the sums that
@@ -236,8 +237,8 @@ fn turn_of_other(seat: Seat<'_>, shard: u32, nth: u32) -> u32 {
     }
 }
 
-/// The turn in which the sum of a site is added at all gateways of a shard: that of its home first, and then those of the
-/// other sites in their order. So the result has the same bits as with [`Among::Mesh`].
+/// The turn in which the sum of a site is added at all gateways of a shard: that of its home first, and then those of
+/// the other sites in their order. So the result has the same bits as with [`Among::Mesh`].
 fn turn_of_site(seat: Seat<'_>, shard: u32, site: u32) -> u32 {
     let home = seat.sites().of_rank(shard).unwrap_or(0);
     match site == home {

@@ -65,19 +65,19 @@ pub const KNOWN_DIRECT_BUFFER_MAX: u64 = 16 * 1024 * 1024;
 
 /// Bytes of a shard above which a reduce or a gather at three sites or more takes a ring of the sites, if paths are not
 /// known, they are not within one machine, and, in an all-reduce, sites are even. The ring gains up to an eighth if a
-/// shard takes longer than a latency, and more while connections are young, because fewer packets find a queue full: at four
-/// sites of four members, with 20 Mbit/s and 50 ms between sites, nothing with shards of 256 KiB, 6 % with 1 MiB and 11 %
-/// with 4 MiB. It costs up to M − 1 times as much among M sites if a shard takes much less than a latency. With 50 ms, this
-/// size takes longer than a latency up to about 150 Mbit/s.
+/// shard takes longer than a latency, and more while connections are young, because fewer packets find a queue full: at
+/// four sites of four members, with 20 Mbit/s and 50 ms between sites, nothing with shards of 256 KiB, 6 % with 1 MiB
+/// and 11 % with 4 MiB. It costs up to M − 1 times as much among M sites if a shard takes much less than a latency.
+/// With 50 ms, this size takes longer than a latency up to about 150 Mbit/s.
 pub const SITE_RING_SHARD_MIN: u64 = 1024 * 1024;
 
-/// Maximum number of bytes that a member of the smallest of three sites or more sends to other sites in an all-reduce with
-/// all sums at all sites, if paths are not known. It saves a latency between the sites, and sends about M/2 times as many
-/// bytes among M sites as in two levels.
+/// Maximum number of bytes that a member of the smallest of three sites or more sends to other sites in an all-reduce
+/// with all sums at all sites, if paths are not known. It saves a latency between the sites, and sends about M/2 times
+/// as many bytes among M sites as in two levels.
 pub const SITES_WHOLE_SENT_MAX: u64 = 48 * 1024;
 
-/// Maximum number of bytes of a frame's payload in a ring of sites, unless it is encoded. A frame is forwarded when all of it has arrived, so
-/// shorter ones keep more sites busy; the paths are slow enough for a system call each.
+/// Maximum number of bytes of a frame's payload in a ring of sites, unless it is encoded. A frame is forwarded when all
+/// of it has arrived, so shorter ones keep more sites busy; the paths are slow enough for a system call each.
 pub const SITE_RING_PAYLOAD_MAX: usize = 64 * 1024;
 
 /// Maximum number of bytes of a buffer that is sent in rounds, within a machine. Up to here a message costs more than
@@ -91,8 +91,8 @@ pub const CIRCULANT_BUFFER_MAX: u64 = 128 * 1024;
 pub const DIRECT_WITHIN_MACHINE_MAX: u64 = 64 * 1024;
 
 /// Maximum number of payload bytes of one data frame that a receiver accepts. A header that announces more ends the
-/// lane. It is larger than [`FRAME_PAYLOAD_MAX`] to leave room for the parameters of compressed elements, which are never
-/// cut by [`COPIED_PAYLOAD_MAX`].
+/// lane. It is larger than [`FRAME_PAYLOAD_MAX`] to leave room for the parameters of compressed elements, which are
+/// never cut by [`COPIED_PAYLOAD_MAX`].
 pub const DATA_FRAME_MAX: usize = 1024 * 1024;
 
 /// Maximum number of collectives that a peer has in flight. It holds back further calls itself, so a master with a

@@ -91,12 +91,12 @@
 //!
 //! # Sessions
 //!
-//! If a control connection breaks, the peer may open another one, for purpose 5, and go on where it was. Its preamble has
-//! its own number and, as the ticket, the token of its session. After the preamble and, on an encrypted lane, the proof,
-//! come 8 bytes, the number of messages that the peer has received in the session, with the welcome as the first; and 8
-//! bytes, a number that grows with each connection that the peer opens for the session. The master replies; if it
-//! accepts, 8 bytes with its own number follow, with the hello as the first. Then each end sends the messages that the
-//! other one lacks, and goes on. See [`session`](crate::session).
+//! If a control connection breaks, the peer may open another one, for purpose 5, and go on where it was. Its preamble
+//! has its own number and, as the ticket, the token of its session. After the preamble and, on an encrypted lane, the
+//! proof, come 8 bytes, the number of messages that the peer has received in the session, with the welcome as the
+//! first; and 8 bytes, a number that grows with each connection that the peer opens for the session. The master
+//! replies; if it accepts, 8 bytes with its own number follow, with the hello as the first. Then each end sends the
+//! messages that the other one lacks, and goes on. See [`session`](crate::session).
 //!
 //! The body is the message's type in [postcard](https://postcard.jamesmunns.com/wire-format) form:
 //!
@@ -169,18 +169,18 @@
 //!
 //! A buffer is divided into shards, one for each rank ([`Shards`](crate::plan::Shards)): in a reduce-scatter and an
 //! all-gather in the order of the peers' ids, otherwise in that of the ranks. Their lengths differ by at most one
-//! element; in an all-gather of different lengths they are those that `Commence` lists by rank. Each shard is cut
-//! into as many chunks as there are stripes ([`stripes_for`](crate::plan::stripes_for)), each of at least
-//! [`STRIPE_BYTES_MIN`](crate::plan::STRIPE_BYTES_MIN) of the buffer: chunk i of all shards together is stripe i. In
-//! a broadcast the buffer is cut into stripes directly, so each stripe is one range of it. All frames of a stripe
-//! take one lane, which the sender chooses with the first of them. The [`Plan`](crate::plan::Plan) of the algorithm
-//! that `Commence` names determines what a rank receives in which step, what it does with it and where it sends it;
-//! on a ring see [`Algorithm::Ring`](crate::plan::Algorithm::Ring). The rank that contributes a chunk cuts its range
-//! into frames of whole elements, of at most [`FRAME_PAYLOAD_MAX`] bytes and, except for the last one, of at least
+//! element; in an all-gather of different lengths they are those that `Commence` lists by rank. Each shard is cut into
+//! as many chunks as there are stripes ([`stripes_for`](crate::plan::stripes_for)), each of at least
+//! [`STRIPE_BYTES_MIN`](crate::plan::STRIPE_BYTES_MIN) of the buffer: chunk i of all shards together is stripe i. In a
+//! broadcast the buffer is cut into stripes directly, so each stripe is one range of it. All frames of a stripe take
+//! one lane, which the sender chooses with the first of them. The [`Plan`](crate::plan::Plan) of the algorithm that
+//! `Commence` names determines what a rank receives in which step, what it does with it and where it sends it; on a
+//! ring see [`Algorithm::Ring`](crate::plan::Algorithm::Ring). The rank that contributes a chunk cuts its range into
+//! frames of whole elements, of at most [`FRAME_PAYLOAD_MAX`] bytes and, except for the last one, of at least
 //! [`FRAME_PAYLOAD_MIN`]. In an all-gather and a broadcast, whose frames are only copied, it may cut frames of up to
-//! [`COPIED_PAYLOAD_MAX`] bytes, and does if all members of the group have one address. All other ranks forward them as they are cut. The frames of one step of one stripe come in
-//! the order of their offsets. Frames of different steps, stripes and operations may alternate. An empty range has no
-//! frame.
+//! [`COPIED_PAYLOAD_MAX`] bytes, and does if all members of the group have one address. All other ranks forward them as
+//! they are cut. The frames of one step of one stripe come in the order of their offsets. Frames of different steps,
+//! stripes and operations may alternate. An empty range has no frame.
 //!
 //! Each rank adds its own contribution to the arrivals. In an average, the rank that adds the last contribution (to
 //! what arrives in step N − 2) divides the sum by N, once, and forwards the result.
@@ -228,9 +228,9 @@
 //! A reduce-scatter and an all-gather, of any lengths, are the first and the second half of an all-reduce in chunks,
 //! and count their steps from 0. In a broadcast the root sends its buffer to the next rank in step 0, and each other
 //! rank forwards what it receives in step 0, except for the rank before the root
-//! ([`Algorithm::Chain`](crate::plan::Algorithm::Chain)). Down a tree ([`Algorithm::Tree`](crate::plan::Algorithm::Tree))
-//! and in two levels all of these frames are of step 0, too, and the plan determines to which ranks each rank sends. A
-//! barrier has no frames.
+//! ([`Algorithm::Chain`](crate::plan::Algorithm::Chain)). Down a tree
+//! ([`Algorithm::Tree`](crate::plan::Algorithm::Tree)) and in two levels all of these frames are of step 0, too, and
+//! the plan determines to which ranks each rank sends. A barrier has no frames.
 //!
 //! A receiver may get frames of an operation before its `Commence`, because the sender received that first. It leaves
 //! them on the lane until then. Frames of an operation that is over are read and discarded.
@@ -269,11 +269,11 @@
 //! lanes are up, the sender sends [`PROBE_PINGS`] single bytes on the first lane, each after the answer to the
 //! previous one; the receiver sends each back. The shortest of these round trips is that of the edge.
 //!
-//! Then the sender sends any bytes on all lanes, up to [`PROBE_BYTES_MAX`] in all, and closes its direction of each.
-//! On the first lane the receiver sends every 10 ms the number of bytes that have arrived on all lanes without
-//! preambles and pings, in 8 bytes, and closes when all lanes have ended. The sender stops when the rate at which
-//! that number grows has not grown for four round trips, after four seconds at most. It keeps at most twice as many bytes in flight as arrive in a
-//! round trip.
+//! Then the sender sends any bytes on all lanes, up to [`PROBE_BYTES_MAX`] in all, and closes its direction of each. On
+//! the first lane the receiver sends every 10 ms the number of bytes that have arrived on all lanes without preambles
+//! and pings, in 8 bytes, and closes when all lanes have ended. The sender stops when the rate at which that number
+//! grows has not grown for four round trips, after four seconds at most. It keeps at most twice as many bytes in flight
+//! as arrive in a round trip.
 //!
 //! # Sequences
 //!

@@ -86,9 +86,9 @@ fn stored() -> Vec<u8> {
     encoder.header().to_vec()
 }
 
-/// A journal is read by the build that wrote it, or by one with the same layout of everything in it. If this fails, either
-/// the layout of the master's state has changed: then raise `FORMAT`. Or the master decides something else in this run:
-/// then only the hash is another one, as with another version of the protocol.
+/// A journal is read by the build that wrote it, or by one with the same layout of everything in it. If this fails,
+/// either the layout of the master's state has changed: then raise `FORMAT`. Or the master decides something else in
+/// this run: then only the hash is another one, as with another version of the protocol.
 #[test]
 fn a_layout_that_has_changed_is_another_format() {
     let stored = stored();

@@ -1,5 +1,5 @@
-//! Peers from which nothing is heard: the others are told before they are evicted, so that whoever waits for them can say
-//! so.
+//! Peers from which nothing is heard: the others are told before they are evicted, so that whoever waits for them can
+//! say so.
 
 use std::cmp::Reverse;
 

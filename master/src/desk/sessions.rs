@@ -73,8 +73,8 @@ impl Desk {
         self.ring();
     }
 
-    /// Lets a peer go on over another connection, if it is the peer of that session and both ends have kept what the other
-    /// lacks. The machine learns nothing of it.
+    /// Lets a peer go on over another connection, if it is the peer of that session and both ends have kept what the
+    /// other lacks. The machine learns nothing of it.
     pub(super) fn resume(&mut self, returning: Returning) {
         if !self.is_on_disk() {
             return;

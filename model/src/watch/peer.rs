@@ -458,8 +458,8 @@ fn forget_verdict(run: &mut Run<'_>, no: SeatNo, tag: Tag, seq: Seq) {
     }
 }
 
-/// A peer's ring is that of all others in its epoch, with the same sites, and its links are to members, those of the ring among
-/// them, and the same lanes at both ends.
+/// A peer's ring is that of all others in its epoch, with the same sites, and its links are to members, those of the
+/// ring among them, and the same lanes at both ends.
 pub(crate) fn adopted<S: Source>(run: &mut S, no: S::Place, me: PeerId) {
     let mine = run.topology(no);
     let links: Vec<LinkId> = run.standing(no).iter().map(|lanes| lanes.link).collect();

@@ -28,8 +28,8 @@ pub enum UserBuffers<'a> {
         /// The contribution before, the result after.
         data: &'a mut [u8],
     },
-    /// Of a reduce-scatter: the contribution is only read, and this rank's shard of the result has memory of its own. What
-    /// that holds after a failure is unspecified.
+    /// Of a reduce-scatter: the contribution is only read, and this rank's shard of the result has memory of its own.
+    /// What that holds after a failure is unspecified.
     Scattered {
         /// The contribution.
         src: &'a [u8],

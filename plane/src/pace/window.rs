@@ -1,11 +1,12 @@
 //! How much of the own contribution may be on its way around the ring.
 //!
-//! A rank counts the bytes of elements that it has contributed and that have not come back to it as a
-//! part of the result. In one half of an all-reduce they do not come back; there what arrives last tells how far the
-//! contribution of the next rank has come, which in the end is as much. A rank that lags behind hears of more than it
-//! has sent, and has that much more to send at once: at worst a window for each of the others. Within a machine a small window keeps what is under way in the caches. Between
-//! machines a frame that is not encoded needs no window: what the next rank does not take waits in memory
-//! that is there anyway. Encoded frames wait in memory of their own, so those of all operations share one.
+//! A rank counts the bytes of elements that it has contributed and that have not come back to it as a part of the
+//! result. In one half of an all-reduce they do not come back; there what arrives last tells how far the contribution
+//! of the next rank has come, which in the end is as much. A rank that lags behind hears of more than it has sent, and
+//! has that much more to send at once: at worst a window for each of the others. Within a machine a small window keeps
+//! what is under way in the caches. Between machines a frame that is not encoded needs no window: what the next rank
+//! does not take waits in memory that is there anyway. Encoded frames wait in memory of their own, so those of all
+//! operations share one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,8 +31,8 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Of contributions that are kept, by others as well, until all are there: what a rank keeps is as much as a buffer at
-    /// most. And of those of which nothing tells how far they have come.
+    /// Of contributions that are kept, by others as well, until all are there: what a rank keeps is as much as a buffer
+    /// at most. And of those of which nothing tells how far they have come.
     pub(crate) fn unlimited(pace: Pace) -> Self {
         Self::new(pace, u64::MAX, None)
     }

@@ -189,8 +189,8 @@ impl OperationPort {
     /// Frames that travel encoded wait in memory of their own: about the window of every rank, twice that
     /// before a slow link.
     ///
-    /// All kinds but all-reduces need buffers in place. Kinds that reduce nothing also take [`UserBuffers::Fresh`], and a
-    /// reduce-scatter [`UserBuffers::Scattered`].
+    /// All kinds but all-reduces need buffers in place. Kinds that reduce nothing also take [`UserBuffers::Fresh`], and
+    /// a reduce-scatter [`UserBuffers::Scattered`].
     ///
     /// Dropping the future gives the operation up; what was written then is in the backup.
     ///

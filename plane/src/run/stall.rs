@@ -1,11 +1,11 @@
 //! Finding out that nothing moves, and who knows it first.
 //!
-//! If a link carries nothing, everybody behind it starves as well. The sender of that link has a frame
-//! that does not leave, or its system tells that it does not arrive, and knows which link it is. So does who
-//! gets frames, and none that it has a use for. Who only starves does not, and waits half as long again. In rounds
-//! most ranks wait for ranks that wait as well: one that lacks nothing that is sent at once waits longer still. Along a
-//! chain every rank behind the link names the link before itself, and only the first of them is right. So each rank waits
-//! longer than the one before it.
+//! If a link carries nothing, everybody behind it starves as well. The sender of that link has a frame that does not
+//! leave, or its system tells that it does not arrive, and knows which link it is. So does who gets frames, and none
+//! that it has a use for. Who only starves does not, and waits half as long again. In rounds most ranks wait for ranks
+//! that wait as well: one that lacks nothing that is sent at once waits longer still. Along a chain every rank behind
+//! the link names the link before itself, and only the first of them is right. So each rank waits longer than the one
+//! before it.
 //!
 //! Long before anybody is blamed, the operation says whom it waits for ([`Stall::lull`]): the looks for that are closer
 //! together, and every so many of them one of those above is due.
@@ -89,15 +89,16 @@ pub(crate) struct StallCheck {
     pub(crate) is_still: bool,
     /// Nothing has moved for one and a half times the stall time, on any lane that is waited for.
     pub(crate) is_starved: bool,
-    /// Nothing has moved for twice the stall time or, along a chain or down a tree, more, on any lane that is waited for.
+    /// Nothing has moved for twice the stall time or, along a chain or down a tree, more, on any lane that is waited
+    /// for.
     pub(crate) is_behind: bool,
     /// Nothing has moved for the stall time of a frame that has begun to leave.
     pub(crate) frame_stuck: bool,
 }
 
 impl Stall {
-    /// Of a rank that sends on so many lanes, with so many ranks before it that wait for the same along a chain or down a
-    /// tree.
+    /// Of a rank that sends on so many lanes, with so many ranks before it that wait for the same along a chain or down
+    /// a tree.
     pub(crate) fn new(
         stall: Duration,
         (lanes, ranks_before): (usize, u32),

@@ -1,5 +1,5 @@
-//! Bits that flip on their way: each of them ends its lane, whichever frame and byte it is in, and none becomes part of a
-//! result.
+//! Bits that flip on their way: each of them ends its lane, whichever frame and byte it is in, and none becomes part of
+//! a result.
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};

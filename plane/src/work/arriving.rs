@@ -231,8 +231,8 @@ impl RankWork {
         Ok(self.held_or_aside(is_held, range, frame))
     }
 
-    /// A frame that is nothing to this rank goes on. Of each element it has one at a time, so the memory that is set aside
-    /// for it is enough.
+    /// A frame that is nothing to this rank goes on. Of each element it has one at a time, so the memory that is set
+    /// aside for it is enough.
     fn pass(
         &mut self,
         onward: Onward,

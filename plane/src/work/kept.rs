@@ -1,9 +1,9 @@
 //! Terms of sums that are kept until all are here, and then added by this rank.
 //!
-//! In which turn each is added says the plan ([`Action::Keep`](pccl_core::plan::Action::Keep)). They are added
-//! as far as all of them have arrived, frame by frame, and what is added goes at once where the plan says. A sum
-//! that is the result leaves from there; one that lacks contributions leaves from scratch, and may be a term of another one
-//! that is kept here.
+//! In which turn each is added says the plan ([`Action::Keep`](pccl_core::plan::Action::Keep)). They are added as far
+//! as all of them have arrived, frame by frame, and what is added goes at once where the plan says. A sum that is the
+//! result leaves from there; one that lacks contributions leaves from scratch, and may be a term of another one that is
+//! kept here.
 //!
 //! Terms that travel encoded are kept encoded, and a sum of them leaves encoded (see [`coded`](super::coded)).
 

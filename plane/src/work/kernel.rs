@@ -21,8 +21,8 @@ pub(crate) const fn element_of(element: ElementType) -> KernelElement {
     }
 }
 
-/// The operation on two elements. An average is a sum that is divided at the end, a weighted average one of contributions
-/// that were multiplied before.
+/// The operation on two elements. An average is a sum that is divided at the end, a weighted average one of
+/// contributions that were multiplied before.
 pub(super) const fn op_of(op: ReduceOp) -> Op {
     match op {
         ReduceOp::Sum | ReduceOp::Avg | ReduceOp::WeightedAvg { .. } => Op::Sum,

@@ -1,4 +1,5 @@
-//! An internet in a box: `cargo run --release -p pccl-tests --bin wan -- --topology tests/topologies/ocean.toml -- COMMAND`.
+//! An internet in a box: `cargo run --release -p pccl-tests --bin wan -- --topology tests/topologies/ocean.toml --
+//! COMMAND`.
 
 use std::process::ExitCode;
 

@@ -5,13 +5,13 @@
 //! memory that it keeps for later collectives, and take samples then. The first rest ends the warm-up; the last one is
 //! compared with it, and those in between show whether something grows all the time.
 //!
-//! Memory is measured twice. The heap is what the program has allocated and not freed, to the byte. A buffer that is kept
-//! may grow once, so growth by no more than [`HEAP_NOISE_BYTES`] does not count. What is resident and not of a file
-//! (`RssAnon`) also holds stacks, what C libraries allocate, and what the allocator keeps. The processes run with tunables
-//! by which glibc returns blocks of more than 8 KiB at once, has one arena for the smaller ones, and keeps no stacks of
-//! threads that have ended. What remains is the high-water mark of small blocks: measured, some 40 KiB of a master and
-//! 130 KiB of a peer in minutes, with a heap that does not grow. So growth of resident memory by no more than
-//! [`NOISE_KIB`] does not count, whatever it is in percent.
+//! Memory is measured twice. The heap is what the program has allocated and not freed, to the byte. A buffer that is
+//! kept may grow once, so growth by no more than [`HEAP_NOISE_BYTES`] does not count. What is resident and not of a
+//! file (`RssAnon`) also holds stacks, what C libraries allocate, and what the allocator keeps. The processes run with
+//! tunables by which glibc returns blocks of more than 8 KiB at once, has one arena for the smaller ones, and keeps no
+//! stacks of threads that have ended. What remains is the high-water mark of small blocks: measured, some 40 KiB of a
+//! master and 130 KiB of a peer in minutes, with a heap that does not grow. So growth of resident memory by no more
+//! than [`NOISE_KIB`] does not count, whatever it is in percent.
 
 use std::collections::BTreeMap;
 

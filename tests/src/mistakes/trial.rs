@@ -12,8 +12,8 @@ use super::copy::Copy;
 use super::{FoundBy, Mistake, NotOnce, SEEDS};
 use crate::simulator::hangs::HANGS;
 
-/// How tests are built: every mistake is built once, and its test is short. What the workspace optimises is built without,
-/// and in parts of which only those with the mistake are built again.
+/// How tests are built: every mistake is built once, and its test is short. What the workspace optimises is built
+/// without, and in parts of which only those with the mistake are built again.
 const QUICKLY_BUILT: [&str; 5] = [
     "profile.dev.opt-level=0",
     "profile.dev.package.\"*\".opt-level=1",

@@ -1,4 +1,5 @@
-//! Simulations that do not come to an end: a thread that never gives the others their turn cannot be stopped from inside.
+//! Simulations that do not come to an end: a thread that never gives the others their turn cannot be stopped from
+//! inside.
 
 use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -363,7 +363,8 @@ impl World {
     }
 
     /// Whether all who held this revision of a group are dead. Then the group may go on from an older one, and what was
-    /// known of its steps is of no more use. A peer that is away and holds more than the others will find them restarted.
+    /// known of its steps is of no more use. A peer that is away and holds more than the others will find them
+    /// restarted.
     pub(super) fn is_lost(&self, life: u32, group: u32, revision: u64) -> bool {
         self.with(|state| {
             let is_held = state.is_held(group, revision);

@@ -54,9 +54,9 @@ impl<T: Number> Floor<T> {
         }
     }
 
-    /// Reduces the `source` of all ranks into `result`; without a source, what `result` holds. A reduce-scatter leaves its
-    /// shard there, and beside it anything. What reduces nothing is in place. All but the all-reduce is an exchange around a
-    /// ring. Blocks until this rank has sent and received everything. All ranks go the same way.
+    /// Reduces the `source` of all ranks into `result`; without a source, what `result` holds. A reduce-scatter leaves
+    /// its shard there, and beside it anything. What reduces nothing is in place. All but the all-reduce is an exchange
+    /// around a ring. Blocks until this rank has sent and received everything. All ranks go the same way.
     pub(crate) fn run(
         &mut self,
         way: Way,

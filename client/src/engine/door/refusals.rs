@@ -21,7 +21,8 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// At most `room` at a time, each for `limit` at most. Beyond that, the oldest one to the address with the most ends.
+    /// At most `room` at a time, each for `limit` at most. Beyond that, the oldest one to the address with the most
+    /// ends.
     pub(super) fn within(limit: Duration, room: usize) -> Self {
         Self {
             limit,

@@ -92,9 +92,9 @@ impl Live {
         }
     }
 
-    /// When to check again whether the master is lost. It is not yet if something has arrived that is no whole message, if
-    /// its messages come too irregularly to give it up, or if it keeps a journal: then another process may go on in its
-    /// place, and is looked for.
+    /// When to check again whether the master is lost. It is not yet if something has arrived that is no whole message,
+    /// if its messages come too irregularly to give it up, or if it keeps a journal: then another process may go on in
+    /// its place, and is looked for.
     pub(super) fn reprieve(&mut self, now: Instant) -> Option<Instant> {
         let later = self.hearing.patience_until(self.silence);
         if later > now {

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 /// its way.
 pub(super) const PROBE_TIME: Duration = Duration::from_secs(1);
 
-/// Round trips until a connection has filled a path, if it doubles its rate in each: from ten packets to a thousand times
-/// as many.
+/// Round trips until a connection has filled a path, if it doubles its rate in each: from ten packets to a thousand
+/// times as many.
 const ROUND_TRIPS_MAX: u32 = 10;
 
 /// A measurement takes no longer than this, however long its round trips are.
@@ -104,9 +104,9 @@ impl Estimate {
         })
     }
 
-    /// Bytes per second: the median of the windows that have ended during the last two and in which anything arrived, because
-    /// a lost packet can hold up everything just before the end, and what it has held up then arrives at once. If nothing
-    /// arrived in any of them, or if there was no whole window, the rate in all of the time.
+    /// Bytes per second: the median of the windows that have ended during the last two and in which anything arrived,
+    /// because a lost packet can hold up everything just before the end, and what it has held up then arrives at once.
+    /// If nothing arrived in any of them, or if there was no whole window, the rate in all of the time.
     pub(super) fn bytes_per_s(&self) -> Option<u64> {
         let (last, arrived) = *self.reports.last()?;
         let since = self.before(last, 2 * self.window());
@@ -185,8 +185,8 @@ mod tests {
         assert!((400 * MS..700 * MS).contains(&time), "{time:?}");
     }
 
-    /// Seen over an ocean: 58 KB in the first round trip and nearly as many in the second, then twice as many in each, up to
-    /// 30 MB/s.
+    /// Seen over an ocean: 58 KB in the first round trip and nearly as many in the second, then twice as many in each,
+    /// up to 30 MB/s.
     #[test]
     fn bursts_that_are_alike_before_the_path_is_full_do_not_end_it() {
         const BURSTS: [u64; 9] = [58, 60, 120, 240, 480, 960, 1920, 3000, 3000];

@@ -1,5 +1,5 @@
-//! Buffers of every element type, empty ones, some with fewer elements than peers; peers that are alone; rings in another
-//! order than that of the ids.
+//! Buffers of every element type, empty ones, some with fewer elements than peers; peers that are alone; rings in
+//! another order than that of the ids.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;

@@ -148,9 +148,8 @@ fn assert_kinds_within(
     }
 }
 
-/// Latencies and bytes overlap in the network, and are added in the estimate, which also reckons with queues that are not
-/// in the network. It is the farthest off if both take as long, between few ranks: 25.5 % between two
-/// sites of two.
+/// Latencies and bytes overlap in the network, and are added in the estimate, which also reckons with queues that are
+/// not in the network. It is the farthest off if both take as long, between few ranks: 25.5 % between two sites of two.
 #[test]
 fn two_levels_of_few_ranks_take_what_is_estimated_but_for_a_quarter() {
     let arrangements = [(2, 2), (4, 4), (8, 4), (16, 8)];
@@ -158,8 +157,8 @@ fn two_levels_of_few_ranks_take_what_is_estimated_but_for_a_quarter() {
     assert_within(-1.0..=26.0, Algorithm::TwoLevel, &arrangements, &sizes);
 }
 
-/// In the network a rank sends to one gateway of its site after the other, so the last one begins late. With few sites that
-/// is much of the time.
+/// In the network a rank sends to one gateway of its site after the other, so the last one begins late. With few sites
+/// that is much of the time.
 #[test]
 fn rings_of_sites_take_what_is_estimated_but_for_a_fifth() {
     let arrangements = [(3, 5), (4, 4), (8, 4), (16, 8), (64, 8)];
@@ -184,8 +183,8 @@ const UNEVEN: [&[u32]; 5] = [
     &[8, 1, 8, 3],
 ];
 
-/// In a ring of them, a small site forwards the results of all shards but those of the next one, which is of mean size in
-/// the estimate.
+/// In a ring of them, a small site forwards the results of all shards but those of the next one, which is of mean size
+/// in the estimate.
 #[test]
 fn two_levels_of_uneven_sites_take_what_is_estimated_but_for_a_sixth() {
     for (algorithm, percent) in [
@@ -368,8 +367,8 @@ fn row(of: &str, [levels, ring, direct]: [Times; 3]) -> String {
     format!("| {of} | {levels} | {ring} | {direct} | {times_faster:.1} |\n")
 }
 
-/// The docs have these rows; no estimate is 1 % or more below what is simulated, and none more than 12 % above: so much is
-/// estimated for queues, which are not in the network.
+/// The docs have these rows; no estimate is 1 % or more below what is simulated, and none more than 12 % above: so much
+/// is estimated for queues, which are not in the network.
 fn assert_docs_have_rows(name: &str, kind: (CollectiveKind<u32>, CollectiveKind<PeerId>)) {
     let rows = rows_of_512_ranks(name, kind);
     let table: String = rows.iter().map(|(row, _)| row.as_str()).collect();

@@ -193,7 +193,8 @@ impl Reference {
         let Some(Collective::Wanted { spec }) = self.tags.get(&tag).cloned() else {
             return NONSENSE;
         };
-        // Small, and no peer of these runs has links beside those of its ring. Which of the two it is, the master chooses.
+        // Small, and no peer of these runs has links beside those of its ring. Which of the two it is, the master
+        // chooses.
         only_if(matches!(
             algorithm,
             Algorithm::Ring | Algorithm::Whole(Pattern::Ring)

@@ -139,8 +139,8 @@ fn who_loses_lanes_each_time_is_the_one_that_goes() {
     }
 }
 
-/// The lanes from peer 2 to peer 3 carry nothing large. A broadcast goes from peer to peer up to the one before its root:
-/// that it is committed says nothing of the edge from there to the root.
+/// The lanes from peer 2 to peer 3 carry nothing large. A broadcast goes from peer to peer up to the one before its
+/// root: that it is committed says nothing of the edge from there to the root.
 #[test]
 fn a_broadcast_does_not_make_up_for_the_edge_that_leads_to_its_root() {
     for (root, is_forgiven) in [(3, false), (1, true), (2, true)] {

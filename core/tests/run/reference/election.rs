@@ -1,15 +1,14 @@
 //! Whose content a group will hold, from what everybody offers.
 //!
-//! The group goes on from the revision that it has reached, whoever was in it then, by one step or none;
-//! before its first synchronization, or when everybody allows a restart, from the newest that is
-//! offered. The send-only peers are the candidates, or, where there are none, all but the receive-only
-//! ones. Those of them that were in the group and keep up say which revision it is; where there are
-//! none, whoever offers the newest. Of the candidates that hold this revision the content that most
-//! hold wins, in a tie that of the peer that is longest in the run; but where none of those that were in
-//! the group has a say and nothing is new, what the group held is held on to. Who offers a revision too far ahead, or other entries than the winner's, is
-//! expelled and the rest votes again; but where nobody that decides is in step, nobody is expelled
-//! and the call fails. A newcomer that wins against other entries of the veterans is expelled itself, and
-//! with it only veterans that are in the minority.
+//! The group goes on from the revision that it has reached, whoever was in it then, by one step or none; before its
+//! first synchronization, or when everybody allows a restart, from the newest that is offered. The send-only peers are
+//! the candidates, or, where there are none, all but the receive-only ones. Those of them that were in the group and
+//! keep up say which revision it is; where there are none, whoever offers the newest. Of the candidates that hold this
+//! revision the content that most hold wins, in a tie that of the peer that is longest in the run; but where none of
+//! those that were in the group has a say and nothing is new, what the group held is held on to. Who offers a revision
+//! too far ahead, or other entries than the winner's, is expelled and the rest votes again; but where nobody that
+//! decides is in step, nobody is expelled and the call fails. A newcomer that wins against other entries of the
+//! veterans is expelled itself, and with it only veterans that are in the minority.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -17,12 +17,12 @@ fn call_failed(conflict: Conflict) -> ToPeer {
 
 impl Reference {
     /// Who waits in one call while another member waits in another would wait for ever. Optimizations go on;
-    /// synchronizations give way to them, and collectives that have not started to both, in their group.
-    /// (Updates need nobody to give way: who waits agrees.) But the third collective in a row does not give
-    /// way to a synchronization: who waits in it waits for the next update. Only if veterans wait in it for
-    /// newcomers alone, it gives way itself, and the sixth time they have to go. Queries are answered with yes where anybody waits in an update or
-    /// optimization, or somebody of the group in a synchronization; else with no where somebody of the
-    /// group waits for a collective to start, and who asks does nothing else.
+    /// synchronizations give way to them, and collectives that have not started to both, in their group. (Updates need
+    /// nobody to give way: who waits agrees.) But the third collective in a row does not give way to a synchronization:
+    /// who waits in it waits for the next update. Only if veterans wait in it for newcomers alone, it gives way itself,
+    /// and the sixth time they have to go. Queries are answered with yes where anybody waits in an update or
+    /// optimization, or somebody of the group in a synchronization; else with no where somebody of the group waits for
+    /// a collective to start, and who asks does nothing else.
     pub(super) fn somebody_gives_way(&mut self) -> bool {
         let groups: Vec<GroupId> = self.groups.keys().copied().collect();
         groups.iter().any(|group| self.sync_gives_way(*group))

@@ -1,12 +1,13 @@
 //! Plans of all ranks, carried out against a clock: when the last of what they send has arrived.
 //!
-//! A rank has four ports: out of it and into it, to other sites and inside its own. A port carries one message after the
-//! other, in the order in which they come to it, at the rate of paths of that kind; a message takes the port out of its
-//! sender while its bytes leave, and the port into its receiver while they arrive, a latency later if that port is free.
-//! Sender and receiver spend half of [`MESSAGE_NS`] each on it, on one message after the other. A flow that is longer than
-//! a frame travels in frames. A frame goes on once it is there, and a frame of a sum once it is there of all terms, as in
-//! the data plane. Messages that share a port at the same time, queues in between and lost packets are not simulated.
-//! What has to be done before an element is overwritten is, in this network, always done by then; that is asserted.
+//! A rank has four ports: out of it and into it, to other sites and inside its own. A port carries one message after
+//! the other, in the order in which they come to it, at the rate of paths of that kind; a message takes the port out of
+//! its sender while its bytes leave, and the port into its receiver while they arrive, a latency later if that port is
+//! free. Sender and receiver spend half of [`MESSAGE_NS`] each on it, on one message after the other. A flow that is
+//! longer than a frame travels in frames. A frame goes on once it is there, and a frame of a sum once it is there of
+//! all terms, as in the data plane. Messages that share a port at the same time, queues in between and lost packets are
+//! not simulated. What has to be done before an element is overwritten is, in this network, always done by then; that
+//! is asserted.
 
 use alloc::collections::{BTreeMap, BinaryHeap};
 use alloc::vec;
@@ -18,8 +19,8 @@ use super::super::*;
 use super::schedule::{Part, Schedule, Sent};
 use crate::paths::{FRAME_BYTES, Measurement};
 
-/// A buffer travels in at most about so many frames: those of long ones are larger than [`FRAME_BYTES`], or it would take
-/// too long to simulate them.
+/// A buffer travels in at most about so many frames: those of long ones are larger than [`FRAME_BYTES`], or it would
+/// take too long to simulate them.
 const FRAMES_OF_BUFFER_MAX: u64 = 1024;
 
 impl Schedule<'_> {
