@@ -292,7 +292,7 @@ fn a_group_at_several_sites_has_a_mesh_beyond_the_usual_size_for_its_two_levels(
         ..MasterConfig::default()
     };
 
-    assert_eq!(at_sites(config(4)), (6, Some(Algorithm::TwoLevelWhole)));
+    assert_eq!(at_sites(config(4)), (6, Some(Algorithm::TwoLevel)));
     assert_eq!(at_sites(config(3)), (2, Some(Algorithm::Ring)));
 }
 
