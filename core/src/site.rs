@@ -227,9 +227,13 @@ impl Sites {
     /// more in an all-reduce around a ring of the sites than in a mesh of them.
     #[must_use]
     pub fn are_even(&self) -> bool {
-        let sizes = || self.members.iter().map(Vec::len);
-        let (least, most) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));
-        most.saturating_mul(2) <= least.saturating_mul(3)
+        let most = self.members.iter().map(Vec::len).max().unwrap_or(0);
+        most.saturating_mul(2) <= self.least_size().saturating_mul(3)
+    }
+
+    /// Number of ranks at the smallest site.
+    fn least_size(&self) -> usize {
+        self.members.iter().map(Vec::len).min().unwrap_or(0)
     }
 
     /// Maximum number of bytes of an all-reduce that has all sums at all sites, if paths are not known: between two
@@ -237,11 +241,10 @@ impl Sites {
     /// more of them as many that [`SITES_WHOLE_SENT_MAX`] leave a member of the smallest one.
     #[must_use]
     pub fn whole_buffer_max(&self) -> u64 {
-        let least = self.members.iter().map(Vec::len).min().unwrap_or(0);
         match self.count() {
             0..=2 => DIRECT_BUFFER_MAX,
             sites => {
-                let all = SITES_WHOLE_SENT_MAX.saturating_mul(least as u64);
+                let all = SITES_WHOLE_SENT_MAX.saturating_mul(self.least_size() as u64);
                 all / u64::from(sites.saturating_sub(1)).max(1)
             }
         }

@@ -25,12 +25,9 @@ pub(crate) fn notes(rows: &[Row]) -> String {
     let head = columns(&names, &WIDTHS);
     let floor_head = columns(&floor_names, &FLOOR_WIDTHS);
     write_line(&mut text, &head, has_floor.then_some(floor_head));
-    let (of_size, of_times) = WIDTHS.split_at(1);
     for row in rows {
         let times = [row.time_min_us, row.time_us, row.time_max_us];
-        let size = columns(&[row.bytes.to_string()], of_size);
-        let ours = format!("{size}{}", numbers(&times, of_times, 1));
-        write_line(&mut text, &ours, floor(row));
+        write_line(&mut text, &times_of(row, times), floor(row));
     }
     text.push_str(&phases(rows));
     text
@@ -43,14 +40,18 @@ fn phases(rows: &[Row]) -> String {
     );
     let names = ["size", "start (us)", "transfer", "commit"];
     write_line(&mut text, &columns(&names, &WIDTHS), None);
-    let (of_size, of_times) = WIDTHS.split_at(1);
     for row in rows {
         let times = [row.start_us, row.transfer_us, row.commit_us];
-        let size = columns(&[row.bytes.to_string()], of_size);
-        let line = format!("{size}{}", numbers(&times, of_times, 1));
-        write_line(&mut text, &line, None);
+        write_line(&mut text, &times_of(row, times), None);
     }
     text
+}
+
+/// Ours of a line: the size of the row, and three of its times.
+fn times_of(row: &Row, times: [f64; 3]) -> String {
+    let (of_size, of_times) = WIDTHS.split_at(1);
+    let size = columns(&[row.bytes.to_string()], of_size);
+    format!("{size}{}", numbers(&times, of_times, 1))
 }
 
 /// Asked for and used.

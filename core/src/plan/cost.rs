@@ -203,11 +203,20 @@ impl Costs {
         })
     }
 
+    /// The size of the smallest site, at least 1.
+    fn members_min(&self) -> u128 {
+        u128::from(self.site_members_min.max(1))
+    }
+
+    fn other_sites(&self) -> u128 {
+        u128::from(self.sites.saturating_sub(1))
+    }
+
     /// The highest load between sites, which is that of a member of the smallest site, and inside, in the largest one.
     fn in_two_levels(&self, kind: CollectiveKind, ranks: u32, bytes: u128) -> Load {
         let world = u128::from(ranks.max(1));
-        let members = u128::from(self.site_members_min.max(1));
-        let other_sites = u128::from(self.sites.max(1)) - 1;
+        let members = self.members_min();
+        let other_sites = self.other_sites();
         let strangers = world.saturating_sub(members);
         let halves = u128::from(kind.reduces()) + u128::from(kind.gathers());
         let far = Bytes {
@@ -238,8 +247,8 @@ impl Costs {
     /// other site, and receives as many. Between two sites each path carries the sums of two shards at most; among more
     /// of them the estimate is that of a member which sends all to one.
     fn whole_among_sites(&self, ranks: u32, bytes: u128) -> Load {
-        let members = u128::from(self.site_members_min.max(1));
-        let other_sites = u128::from(self.sites.max(1)) - 1;
+        let members = self.members_min();
+        let other_sites = self.other_sites();
         let world = u128::from(ranks.max(1));
         let each_site = bytes / members;
         let load = self.in_two_levels(CollectiveKind::AllReduce, ranks, bytes);
@@ -265,7 +274,7 @@ impl Costs {
     /// sites before and behind it are of equal size.
     fn between_sites(&self, kind: CollectiveKind, world: u32, bytes: u128, results: u128) -> u128 {
         let world = u128::from(world.max(1));
-        let members = u128::from(self.site_members_min.max(1));
+        let members = self.members_min();
         let of_other_sites = bytes * world.saturating_sub(members) / world / members;
         match (kind.reduces(), kind.gathers()) {
             (false, false) => 0,
@@ -285,10 +294,10 @@ impl Costs {
             ..
         } = self.in_two_levels(kind, world, bytes);
         // Results of all shards leave it but those of the next site, which is taken as of mean size.
-        let sites = u128::from(self.sites.max(1));
-        let results = bytes * (sites - 1) / sites / u128::from(self.site_members_min.max(1));
+        let others = self.other_sites();
+        let results = bytes * others / (others + 1) / self.members_min();
         let one_way = self.between_sites(kind, world, bytes, results);
-        let hops = halves * u128::from(self.sites.saturating_sub(1));
+        let hops = halves * self.other_sites();
         let share = bytes / u128::from(world.max(1));
         let first = share.min(SITE_RING_PAYLOAD_MAX as u128);
         let over_one_path = |bytes: u128| {

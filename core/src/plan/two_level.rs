@@ -201,8 +201,10 @@ pub(super) fn contribution(
 
 /// Number of sums that are added up here.
 pub(super) fn sums(plan: Plan<'_>, seat: Seat<'_>) -> u32 {
+    if !plan.kind.reduces() {
+        return 0;
+    }
     match (seat.among(), seat.is_alone()) {
-        (Among::Mesh | Among::Ring | Among::Whole, true | false) if !plan.kind.reduces() => 0,
         (Among::Mesh | Among::Ring, true) => seat.all_joined(),
         (Among::Mesh | Among::Ring, false) => seat.shards(),
         (Among::Whole, true | false) => sums_of_members(seat).saturating_add(seat.shards()),

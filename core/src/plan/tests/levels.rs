@@ -82,17 +82,17 @@ fn each_byte_enters_a_site_once_and_all_its_members_share_the_way_out() {
     assert_eq!(crossings(ring).1, enter);
 
     let (leave, _) = crossings(operation(CollectiveKind::ReduceScatter, &sites, stripe));
-    let of_site = |site| -> u64 {
-        let members = sites.members(site).iter();
-        members.map(|rank| leave[*rank as usize]).sum()
-    };
-    assert_eq!([0, 1, 2].map(of_site), [11_000, 8_000, 13_000]);
-    for site in 0..3 {
-        let of_rank = |rank: &u32| leave[*rank as usize];
-        let all = sites.members(site).iter().map(of_rank);
-        let (least, most) = (all.clone().min().unwrap(), all.max().unwrap());
-        assert!(most - least <= 1000, "at site {site}: {least} and {most}");
+    for (site, all) in (0..).zip([11_000, 8_000, 13_000]) {
+        assert_shared(&leave, sites.members(site), all, 1000);
     }
+}
+
+/// Asserts that so many elements leave the members of a site together, and at most so many more one than another.
+fn assert_shared(leave: &[u64], members: &[u32], all: u64, apart: u64) {
+    let each: Vec<u64> = members.iter().map(|rank| leave[*rank as usize]).collect();
+    assert_eq!(each.iter().sum::<u64>(), all);
+    let (least, most) = (each.iter().min().unwrap(), each.iter().max().unwrap());
+    assert!(most - least <= apart, "{members:?}: {least} and {most}");
 }
 
 #[test]
@@ -120,12 +120,8 @@ fn with_all_sums_at_all_sites_each_byte_leaves_a_site_once_for_each_other_one() 
     let from_two_others = 2 * 16_000;
     assert_eq!(enter, (0..3).map(|site| (site, from_two_others)).collect());
     for site in 0..3 {
-        let members = sites.members(site).iter();
-        let all: Vec<u64> = members.map(|rank| leave[*rank as usize]).collect();
-        assert_eq!(all.iter().sum::<u64>(), from_two_others);
-        let (least, most) = (all.iter().min().unwrap(), all.iter().max().unwrap());
         // One shard to each of both.
-        assert!(most - least <= 2000, "at site {site}: {least} and {most}");
+        assert_shared(&leave, sites.members(site), from_two_others, 2000);
     }
 }
 
