@@ -218,8 +218,8 @@ impl Builder {
 
     /// How long a lane of a collective or of a transfer of shared state may carry nothing before it counts as
     /// lost. A receiver waits half as long again, so that the sender, which knows more, reports first.
-    /// A collective that waits for data that other peers pass on waits up
-    /// to twice as long, and a broadcast up to four times. Transfers have no other time limit.
+    /// A collective that waits for data that other peers pass on waits up to twice as long, and a broadcast or one in two
+    /// levels up to four times. Transfers have no other time limit.
     /// While this peer has no connection to the master, collectives wait though nothing moves.
     /// More than zero. Default: 10 s.
     pub const fn stall_timeout(mut self, limit: Duration) -> Self {

@@ -340,17 +340,18 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Along a chain or down a tree: how many ranks send the buffer one after the other until it is here. Otherwise 0.
+    /// Along a chain, down a tree and in two levels: how many ranks wait, one for the other, until the elements of this
+    /// step can be sent here. 0 if their sender has them at the start. With other algorithms always 0.
     #[must_use]
-    pub fn depth(self) -> u32 {
+    pub fn waits(self, step: u32) -> u32 {
         match self.schedule {
-            Schedule::Chain => chain::depth(self),
-            Schedule::Tree(sites) => tree::depth(self, sites),
+            Schedule::Chain => chain::depth(self).saturating_sub(1),
+            Schedule::Tree(sites) => tree::depth(self, sites).saturating_sub(1),
+            Schedule::TwoLevel(seat) => two_level::waits(self, seat, step),
             Schedule::Ring
             | Schedule::Whole(_)
             | Schedule::Direct
             | Schedule::Circulant
-            | Schedule::TwoLevel(_)
             | Schedule::Relay => 0,
         }
     }

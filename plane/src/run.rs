@@ -94,11 +94,7 @@ impl<'a, 'b> Run<'a, 'b> {
         });
         let outs: Vec<Out<'a>> = outs.collect();
         let mut run = Self {
-            stall: Stall::new(
-                port.config.stall,
-                (outs.len(), port.ranks_before()),
-                &port.registry,
-            ),
+            stall: Stall::new(port.config.stall, outs.len(), &port.registry),
             port,
             pass,
             ins: ins.collect(),

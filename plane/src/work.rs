@@ -293,6 +293,25 @@ impl RankWork {
         behind.min()
     }
 
+    /// The steps of which frames are missing, each with the rank that sends it. In place of the step `None`: a frame has
+    /// begun to arrive, so its sender has it.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = (Option<u32>, u32)> + '_ {
+        self.stripes.iter().flat_map(|stripe| {
+            let steps = (0..).zip(&stripe.flows);
+            let missing = steps.filter(|(_, flow)| !flow.rest.is_empty());
+            let missing = missing.filter_map(|(step, flow)| {
+                let source = stripe.sources.get(flow.source)?;
+                Some((Some(step), source.rank))
+            });
+            let sources = (0..).zip(&stripe.sources);
+            let begun = sources.filter(|(number, source)| {
+                let flows = stripe.flows.iter().filter(|flow| flow.source == *number);
+                source.to_receive > flows.map(Flow::bytes).sum()
+            });
+            missing.chain(begun.map(|(_, source)| (None, source.rank)))
+        })
+    }
+
     /// Does anything have to arrive from this rank that it sends without waiting for others? From none: then
     /// what others have to send may be missing because of any of them.
     pub(crate) fn lacks_contribution_of(&self, rank: u32) -> bool {

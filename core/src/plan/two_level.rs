@@ -347,6 +347,47 @@ pub(super) fn source(plan: Plan<'_>, seat: Seat<'_>, step: u32) -> (u32, bool) {
     }
 }
 
+/// How many ranks wait, one for the other, before a step is sent here. Behind what a site of one rank sends at once, as
+/// if that site were larger.
+pub(super) fn waits(plan: Plan<'_>, seat: Seat<'_>, step: u32) -> u32 {
+    let (_, sent_at_once) = source(plan, seat, step);
+    if sent_at_once {
+        return 0;
+    }
+    let sites = seat.sites().count();
+    let behind = |shard: u32| {
+        let home = seat.sites().of_rank(shard).unwrap_or(0);
+        back(sites, seat.site(), home)
+    };
+    match part(plan, seat, step) {
+        Part::Term { .. } => 0,
+        Part::Sum { number, .. } => match seat.among() {
+            Among::Mesh | Among::Whole => 1,
+            // It begins at the site behind the home, and comes home last.
+            Among::Ring => match behind(seat.shard(number)) {
+                0 => sites.saturating_sub(1),
+                sites_behind => sites_behind.saturating_sub(1),
+            },
+        },
+        Part::Result { shard } => {
+            let at_home = match (plan.kind.reduces(), seat.among()) {
+                (false, Among::Mesh | Among::Ring | Among::Whole) => 0,
+                (true, Among::Mesh | Among::Whole) => 2,
+                (true, Among::Ring) => sites,
+            };
+            let from_home = match seat.among() {
+                Among::Whole => 0,
+                Among::Mesh => behind(shard).min(1),
+                Among::Ring => behind(shard),
+            };
+            let is_gateway = from_home > 0 && seat.gateway(shard) == plan.rank;
+            at_home
+                .saturating_add(from_home)
+                .saturating_sub(u32::from(is_gateway))
+        }
+    }
+}
+
 pub(super) fn arrival(
     plan: Plan<'_>,
     seat: Seat<'_>,

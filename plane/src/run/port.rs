@@ -301,15 +301,10 @@ impl OperationPort {
         }
     }
 
-    /// Along a chain or down a tree: how many ranks before this one wait, like it, for what another rank passes on.
-    /// Otherwise none.
-    pub(crate) fn ranks_before(&self) -> u32 {
-        let kind = self.divided.as_ref().map(|(kind, _)| *kind);
-        let plan = self.place.zip(kind);
-        let plan = plan
-            .and_then(|(place, kind)| Plan::among(kind, self.algorithm, &self.sites, place.rank));
-        // The first one behind the root waits for what the root sends at once.
-        plan.map_or(0, |plan| plan.depth().saturating_sub(2))
+    /// This rank's part. `None`: as [`shards`](Self::shards).
+    pub(crate) fn plan(&self) -> Option<Plan<'_>> {
+        let (kind, _) = self.divided.as_ref()?;
+        Plan::among(*kind, self.algorithm, &self.sites, self.place?.rank)
     }
 
     /// Of its buffer.

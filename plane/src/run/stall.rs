@@ -5,7 +5,7 @@
 //! that it has a use for. Who only starves does not, and waits half as long again. In rounds most ranks wait for ranks
 //! that wait as well: one that lacks nothing that is sent at once waits longer still. Along a chain every rank behind
 //! the link names the link before itself, and only the first of them is right. So each rank waits longer than the one
-//! before it.
+//! before it, and so it does down a tree and in two levels.
 //!
 //! Long before anybody is blamed, the operation says whom it waits for ([`Stall::lull`]): the looks for that are closer
 //! together, and every so many of them one of those above is due.
@@ -28,8 +28,8 @@ const LOOKS_UNTIL_STARVED: u32 = 6;
 /// The same for whoever lacks nothing but what its senders send after others: twice the stall time.
 const LOOKS_UNTIL_BEHIND: u32 = 8;
 
-/// Along a chain each rank waits a look longer than the one before it, and none more than so many: four times the stall
-/// time in all.
+/// Along a chain, down a tree and in two levels each rank waits a look longer than the one before it, and none more than
+/// so many: four times the stall time in all.
 const LOOKS_FURTHER_MAX: u32 = 8;
 
 /// Looks at whether anything moves are this far apart, or less.
@@ -53,8 +53,6 @@ pub(crate) struct Stall {
     /// The same for each frame that leaves: which one it was and how much of it had left, and since how
     /// many looks.
     leaving: Vec<(Option<LeftSoFar>, u32)>,
-    /// After how many looks in vain it is behind.
-    until_behind: u32,
     /// The number of the registry at the look before.
     excuses: u64,
 }
@@ -89,21 +87,16 @@ pub(crate) struct StallCheck {
     pub(crate) is_still: bool,
     /// Nothing has moved for one and a half times the stall time, on any lane that is waited for.
     pub(crate) is_starved: bool,
-    /// Nothing has moved for twice the stall time or, along a chain or down a tree, more, on any lane that is waited
-    /// for.
+    /// Nothing has moved on any lane that is waited for, for twice the stall time, or longer if ranks before this one
+    /// wait for the same.
     pub(crate) is_behind: bool,
     /// Nothing has moved for the stall time of a frame that has begun to leave.
     pub(crate) frame_stuck: bool,
 }
 
 impl Stall {
-    /// Of a rank that sends on so many lanes, with so many ranks before it that wait for the same along a chain or down
-    /// a tree.
-    pub(crate) fn new(
-        stall: Duration,
-        (lanes, ranks_before): (usize, u32),
-        registry: &Registry,
-    ) -> Self {
+    /// Of a rank that sends on so many lanes.
+    pub(crate) fn new(stall: Duration, lanes: usize, registry: &Registry) -> Self {
         let counted = stall / LOOKS_PER_STALL;
         let looks = counted.as_nanos().div_ceil(LOOK_EVERY.as_nanos());
         let looks_per_counted = u32::try_from(looks).unwrap_or(u32::MAX).max(1);
@@ -117,7 +110,6 @@ impl Stall {
             seen: (None, None),
             idle_looks: 0,
             leaving: vec![(None, 0); lanes],
-            until_behind: LOOKS_UNTIL_BEHIND + ranks_before.min(LOOKS_FURTHER_MAX),
             excuses: registry.excuses(),
         }
     }
@@ -148,11 +140,13 @@ impl Stall {
         is_counted
     }
 
-    /// Takes note, at a look that counts, of how much has moved: in all, and of the frame that leaves on each lane.
+    /// Takes note, at a look that counts, of how much has moved: in all, and of the frame that leaves on each lane. So
+    /// many ranks before this one wait for the same.
     pub(crate) fn looked(
         &mut self,
         moves: Moves,
         leaving: impl Iterator<Item = Option<LeftSoFar>>,
+        ranks_before: impl Fn() -> u32,
     ) -> StallCheck {
         let idle = moves == self.seen;
         self.idle_looks = if idle { self.idle_looks + 1 } else { 0 };
@@ -164,11 +158,12 @@ impl Stall {
             *seen = left;
             frame_stuck |= *looks >= LOOKS_PER_STALL;
         }
+        let until_behind = || LOOKS_UNTIL_BEHIND + ranks_before().min(LOOKS_FURTHER_MAX);
         StallCheck {
             quiet: idle,
             is_still: self.idle_looks >= LOOKS_PER_STALL,
             is_starved: self.idle_looks >= LOOKS_UNTIL_STARVED,
-            is_behind: self.idle_looks >= self.until_behind,
+            is_behind: self.idle_looks >= LOOKS_UNTIL_BEHIND && self.idle_looks >= until_behind(),
             frame_stuck,
         }
     }

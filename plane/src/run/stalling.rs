@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use pccl_core::plan::{Algorithm, Pattern};
 
-use super::port::{WaitedLink, Waits};
+use super::port::{OperationPort, WaitedLink, Waits};
 use super::stall::{Moves, StallCheck};
 use super::{In, Receiving, Run, RunFailure};
 use crate::pace::Share;
+use crate::work::RankWork;
 
 impl Run<'_, '_> {
     /// Nothing moves: for too long?
@@ -22,7 +23,9 @@ impl Run<'_, '_> {
                 continue;
             }
             let leaving = self.outs.iter().map(|out| out.work.left_so_far());
-            let mut check = self.stall.looked(moves, leaving);
+            // The first that waits for what is not sent at once does so for twice the stall time.
+            let ranks_before = || waits(self.port, &self.work, |_| true).saturating_sub(1);
+            let mut check = self.stall.looked(moves, leaving, ranks_before);
             if self.stall.is_excused(&self.port.registry) {
                 continue;
             }
@@ -67,8 +70,8 @@ impl Run<'_, '_> {
         tell(&Waits { lasts, links });
     }
 
-    /// Whether whatever is missing may be missing because of any other rank, in rounds or behind the root of a
-    /// broadcast or in a relay: somebody else knows which, and speaks first.
+    /// Whether whatever is missing may be missing because of any other rank, in rounds, in two levels, behind the root of
+    /// a broadcast or in a relay: somebody else knows which, and speaks first.
     fn waits_behind_others(&self) -> bool {
         match self.port.algorithm() {
             Algorithm::Ring | Algorithm::Direct => false,
@@ -130,8 +133,9 @@ impl Run<'_, '_> {
             }
         }
         if check.is_starved || misled {
+            let first = waits(self.port, &self.work, |_| true);
             for link in self.expected() {
-                if self.is_to_blame(link, check.is_starved) {
+                if self.is_to_blame(link, check.is_starved, first) {
                     link.from.link.report();
                 }
             }
@@ -140,9 +144,22 @@ impl Run<'_, '_> {
     }
 
     /// Of ranks that send what they have without waiting for others, those that have not are to blame. If all
-    /// have, or there are none such, every one that something is missing from may be.
-    fn is_to_blame(&self, link: &In<'_>, is_starved: bool) -> bool {
+    /// have, or there are none such, those may be of what is missing from which the `first` can be sent.
+    fn is_to_blame(&self, link: &In<'_>, is_starved: bool, first: u32) -> bool {
         let lacks = |link: &In<'_>| self.work.lacks_contribution_of(link.from.rank);
-        self.is_misled(link) || is_starved && (lacks(link) || !self.ins.iter().any(lacks))
+        let of_link = |rank| rank == link.from.rank;
+        let is_first = || waits(self.port, &self.work, of_link) <= first;
+        let may_be = || !self.ins.iter().any(lacks) && is_first();
+        self.is_misled(link) || is_starved && (lacks(link) || may_be())
     }
+}
+
+/// Of what is missing from some ranks: how many ranks wait, one for the other, before the first of it can be sent.
+fn waits(port: &OperationPort, work: &RankWork, is_of: impl Fn(u32) -> bool) -> u32 {
+    let Some(plan) = port.plan() else {
+        return 0;
+    };
+    let missing = work.missing().filter(|(_, rank)| is_of(*rank));
+    let waits = missing.map(|(step, _)| step.map_or(0, |step| plan.waits(step)));
+    waits.min().unwrap_or(0)
 }

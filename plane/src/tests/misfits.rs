@@ -12,7 +12,7 @@ use crate::pace::Pace;
 use crate::work::{Exit, Misfit, NotTaken, Place};
 
 /// Rank 0 of so many, whose neighbours send what they should not.
-fn rank_of(world: u32) -> Worker {
+pub(super) fn rank_of(world: u32) -> Worker {
     rank_with(Algorithm::Ring, world)
 }
 

@@ -11,6 +11,7 @@ mod hostile;
 mod interrupted;
 mod kinds;
 mod lengths;
+mod levels;
 mod misfits;
 mod order;
 mod quantized;

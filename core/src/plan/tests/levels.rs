@@ -111,6 +111,70 @@ fn the_members_of_the_home_are_added_first_and_then_the_sums_of_the_other_sites(
     assert_added_in(orders, everywhere(&sites, shards.stripe(1, 0)));
 }
 
+/// What a rank sends, and how many ranks wait before that: its own contributions, what it forwards, and its sums.
+fn sent_behind(operation: Operation<'_>, rank: u32) -> Vec<(Target, u32)> {
+    let (plan, stripe) = (operation.plan(rank), operation.stripe);
+    let own = plan.contributions(stripe).map(|own| (own.to, 0));
+    let mut sent: Vec<(Target, u32)> = own.collect();
+    let sums: Vec<_> = plan.kept(stripe).collect();
+    let mut behind = vec![0; sums.len()];
+    for flow in plan.arrivals(stripe) {
+        let waits = plan.waits(flow.step) + 1;
+        sent.extend(flow.onward.map(|to| (to, waits)));
+        if let Action::Keep { sum, .. } = flow.action {
+            behind[sum as usize] = waits.max(behind[sum as usize]);
+        }
+    }
+    for (sum, kept) in sums.iter().enumerate() {
+        sent.extend(kept.told.map(|to| (to, behind[sum])));
+        if let Some(onto) = kept.onto {
+            behind[onto.sum as usize] = behind[sum].max(behind[onto.sum as usize]);
+        }
+    }
+    sent
+}
+
+#[test]
+fn one_more_rank_waits_before_a_step_than_before_what_its_sender_makes_it_of() {
+    let nobody_alone = [
+        uneven(),
+        Sites::of([0, 0, 1, 1]),
+        Sites::of([0, 1, 1, 0, 2, 2, 3, 3, 2]),
+    ];
+    let some_alone = [Sites::of([0, 1, 0, 2, 1]), Sites::of([0, 1, 2, 2])];
+    let all = nobody_alone.iter().map(|sites| (sites, true));
+    let all = all.chain(some_alone.iter().map(|sites| (sites, false)));
+    for (sites, is_exact) in all {
+        let world = sites.world();
+        let shards = Shards::of_ranks(1000, world);
+        let stripe = shards.stripe(1, 0);
+        let both = [
+            CollectiveKind::AllReduce,
+            CollectiveKind::ReduceScatter,
+            GATHER,
+        ];
+        let both = both.into_iter().flat_map(|kind| {
+            let levels = [operation(kind, sites, stripe), around(kind, sites, stripe)];
+            levels.into_iter()
+        });
+        for operation in both.chain([everywhere(sites, stripe)]) {
+            for rank in 0..world {
+                for (to, behind) in sent_behind(operation, rank) {
+                    let waits = operation.plan(to.rank).waits(to.step);
+                    let is_right = waits == behind || !is_exact && waits > behind;
+                    let Operation {
+                        kind, algorithm, ..
+                    } = operation;
+                    assert!(
+                        is_right,
+                        "{kind:?}, {algorithm}: {rank} to {to:?}: {waits}, {behind}"
+                    );
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn with_all_sums_at_all_sites_each_byte_leaves_a_site_once_for_each_other_one() {
     let sites = uneven();

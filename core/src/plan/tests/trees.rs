@@ -119,20 +119,19 @@ fn a_tree_is_as_deep_and_as_broad_at_its_root_as_its_size_has_binary_digits() {
 }
 
 #[test]
-fn each_rank_is_one_deeper_than_the_one_that_sends_to_it() {
+fn one_more_rank_waits_before_a_rank_than_before_the_one_that_sends_to_it() {
     for world in 1..=20 {
         for sites in layouts(world) {
             for algorithm in [Algorithm::Chain, Algorithm::Tree, Algorithm::TwoLevel] {
                 let root = world / 2;
                 let kind = CollectiveKind::Broadcast { root };
-                let depth = |rank| Plan::among(kind, algorithm, &sites, rank).unwrap().depth();
-                assert_eq!(depth(root), 0);
+                let waits = |rank| Plan::among(kind, algorithm, &sites, rank).unwrap().waits(0);
                 for (rank, children) in (0..).zip(edges(root, algorithm, &sites)) {
-                    assert!(
-                        children
-                            .iter()
-                            .all(|child| depth(*child) == depth(rank) + 1)
-                    );
+                    let expected = match rank == root {
+                        true => 0,
+                        false => waits(rank) + 1,
+                    };
+                    assert!(children.iter().all(|child| waits(*child) == expected));
                 }
             }
         }

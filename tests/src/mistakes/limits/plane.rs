@@ -147,8 +147,8 @@ pub const PLANE: &[Mistake] = &[
                 "is_starved: self.idle_looks == u32::MAX",
             ),
             (
-                "is_behind: self.idle_looks >= self.until_behind",
-                "is_behind: self.idle_looks == u32::MAX",
+                "is_behind: self.idle_looks >= LOOKS_UNTIL_BEHIND &&",
+                "is_behind: self.idle_looks == u32::MAX &&",
             ),
         ],
         found_by: plane("tests::interrupted::a_silent_neighbour_is_given_up_after_the_stall_time"),
