@@ -8,7 +8,7 @@ use super::Costs;
 use crate::element::{CollectiveKind, CollectiveSpec, Quantization};
 use crate::wire::{
     CIRCULANT_BUFFER_MAX, DIRECT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, FRAME_PAYLOAD_MAX,
-    KNOWN_DIRECT_BUFFER_MAX, SITE_RING_SHARD_MIN, WHOLE_BUFFER_MAX,
+    KNOWN_DIRECT_BUFFER_MAX, SITE_RING_SHARD_MIN, WHOLE_AMONG_SITES_MAX, WHOLE_BUFFER_MAX,
 };
 
 /// The links between the members of a group.
@@ -280,7 +280,8 @@ impl Algorithm {
     /// are within one machine, where messages cost more than latencies, or if contributions differ in length:
     ///
     /// - A buffer that may be sent whole is: over a mesh, within a machine in the circulant pattern from [a
-    ///   number](Paths::rounds_from) of ranks on, and otherwise around a ring.
+    ///   number](Paths::rounds_from) of ranks on, and otherwise around a ring. If it can take two levels instead and the
+    ///   members are not within one machine, those of all ranks have together at most [`WHOLE_AMONG_SITES_MAX`] bytes.
     /// - Over a mesh of members at several sites, with several members at one of them, all other buffers take the two
     ///   levels. Unless they are within one machine, an all-reduce of up to [a number](Paths::sites_whole_max) of bytes
     ///   takes them with all sums at all sites, and shards of more than [`SITE_RING_SHARD_MIN`] bytes take them with a ring
@@ -356,12 +357,16 @@ impl Algorithm {
             && !paths.within_machine
             && (paths.even_sites || !(spec.kind.reduces() && spec.kind.gathers()));
         let sums_everywhere = bytes_of(spec) <= paths.sites_whole_max && !paths.within_machine;
+        // Whole, it is sent to each rank at another site; in levels, a part of it is, once to each other site.
+        let all_bytes = bytes_of(spec).saturating_mul(world.into());
+        let is_tiny = all_bytes <= WHOLE_AMONG_SITES_MAX || paths.within_machine;
         let candidates = [
-            Some(whole),
-            Some(Self::Whole(Pattern::Ring)),
+            is_tiny.then_some(whole),
             sums_everywhere.then_some(Self::TwoLevelWhole),
             ring_of_sites.then_some(Self::TwoLevelRing),
             (branches || !is_broadcast).then_some(Self::TwoLevel),
+            Some(whole),
+            Some(Self::Whole(Pattern::Ring)),
             branches.then_some(Self::Tree),
             in_rounds.then_some(Self::Circulant),
             directly.then_some(Self::Direct),

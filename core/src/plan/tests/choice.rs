@@ -7,7 +7,7 @@ use crate::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, 
 use crate::id::PeerId;
 use crate::wire::{
     CIRCULANT_BUFFER_MAX, DIRECT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, FRAME_PAYLOAD_MAX,
-    SITE_RING_SHARD_MIN, WHOLE_BUFFER_MAX,
+    SITE_RING_SHARD_MIN, WHOLE_AMONG_SITES_MAX, WHOLE_BUFFER_MAX,
 };
 
 fn spec(element: ElementType, count: u64) -> CollectiveSpec {
@@ -81,8 +81,16 @@ fn between_sites_everything_that_does_not_travel_whole_takes_two_levels_if_there
                 assert_eq!(around, Algorithm::Ring);
             }
         }
-        let whole = of(reduce, WHOLE_BUFFER_MAX, Reach::Mesh, within_machine);
+        let most = match within_machine {
+            true => WHOLE_BUFFER_MAX,
+            false => WHOLE_AMONG_SITES_MAX / 6,
+        };
+        let whole = of(reduce, most, Reach::Mesh, within_machine);
         assert!(matches!(whole, Algorithm::Whole(_)));
+        let more = of(reduce, most + 1, Reach::Mesh, within_machine);
+        assert_eq!(more, Algorithm::TwoLevel);
+        let around = of(reduce, WHOLE_BUFFER_MAX, Reach::Ring, within_machine);
+        assert_eq!(around, Algorithm::Whole(Pattern::Ring));
     }
 }
 
@@ -267,10 +275,20 @@ fn an_all_reduce_has_all_sums_at_all_sites_if_these_are_two_or_it_is_small() {
         assert_eq!(of(sizes, reduce, most, true), Algorithm::TwoLevel);
         assert_eq!(of(sizes, scatter, most, false), Algorithm::TwoLevel);
     }
-    // A member of the smallest site would send 15 buffers.
+    // Each member would send twelve times as many bytes to other sites, or three quarters.
+    assert_eq!(
+        of(&[4, 4, 4, 4], reduce, 4 * 1024, false),
+        Algorithm::Whole(Pattern::Mesh)
+    );
+    assert_eq!(
+        of(&[4, 4, 4, 4], reduce, 4 * 1024 + 1, false),
+        Algorithm::TwoLevelWhole
+    );
+    // A member of the smallest site would send 15 buffers, or whole ones to 30 ranks.
     let many = [&[1][..], &[2; 15]].concat();
-    let larger = WHOLE_BUFFER_MAX + 1;
-    assert_eq!(of(&many, reduce, larger, false), Algorithm::TwoLevel);
+    for bytes in [4 * 1024, WHOLE_BUFFER_MAX, WHOLE_BUFFER_MAX + 1] {
+        assert_eq!(of(&many, reduce, bytes, false), Algorithm::TwoLevel);
+    }
 }
 
 #[test]
