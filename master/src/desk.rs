@@ -6,6 +6,7 @@ mod sessions;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -161,16 +162,18 @@ impl Desk {
     /// The journal cannot be written. Nobody was told what it lacks.
     pub(crate) async fn run(mut self, stop: &StopHandle) -> Result<Stopping, JournalError> {
         let mut stopping = Stopping::ForGood;
+        let mut stopped = pin!(stop.stopped());
         while !self.stopped {
-            stopping = self.turn(stop).await;
+            stopping = self.turn(stopped.as_mut()).await;
             self.release();
         }
         self.end_journal(stopping)
     }
 
-    /// Processes the next event. Returns whether the run goes on if the process ends after it.
-    async fn turn(&mut self, stop: &StopHandle) -> Stopping {
-        let woken = self.wake(stop).await;
+    /// Processes the next event. Returns whether the run goes on if the process ends after it. If the master has been told
+    /// to end, this was the last one.
+    async fn turn(&mut self, stopped: Pin<&mut impl Future<Output = Stopping>>) -> Stopping {
+        let woken = self.wake(stopped).await;
         self.look_at_the_clock();
         match woken {
             Woken::Stop(Stopping::ToComeBack) if self.journal.is_some() => {
@@ -223,10 +226,10 @@ impl Desk {
     }
 
     /// Arrivals come before a due timer: a timer fires only when nothing else is to be done.
-    async fn wake(&mut self, stop: &StopHandle) -> Woken {
+    async fn wake(&mut self, stopped: Pin<&mut impl Future<Output = Stopping>>) -> Woken {
         tokio::select! {
             biased;
-            stopping = stop.stopped() => Woken::Stop(stopping),
+            stopping = stopped => Woken::Stop(stopping),
             Some(Ok(solved)) = self.solving.join_next() => Woken::Solved(solved),
             improved = self.searches.next() => Woken::Improved(improved),
             event = self.events.recv() => event.map_or(Woken::Stop(Stopping::ForGood), Woken::Event),

@@ -125,19 +125,26 @@ impl Live {
             queue,
             ..
         } = &mut self.control;
-        let (said, unwritten, returning) = match wire {
+        let (rx, unwritten, returning) = match wire {
             Wire::Up { rx, tx, beside } => (
-                Some(recv_control(rx.as_mut(), reader)),
+                Some(rx),
                 Some(queue.flush_for_ever(tx.as_mut())),
                 beside.as_mut(),
             ),
             Wire::Down { returning, .. } => (None, None, Some(returning)),
             Wire::Ended => (None, None, None),
         };
+        // As an argument of a function it would be copied, with room for what is received.
+        let said = async {
+            match rx {
+                Some(rx) => recv_control(rx.as_mut(), reader).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
             Some(event) = self.data_events.recv() => Happened::Data(event),
-            said = or_never(said) => Happened::Said(said),
+            said = said => Happened::Said(said),
             returned = or_never(returning) => Happened::Returned(returned),
             Some(knock) = self.door.next_knock() => Happened::Knocked(knock),
             wired = next_or_never(wiring, Wiring::next) => Happened::Wired(wired),
@@ -147,38 +154,37 @@ impl Live {
         }
     }
 
-    /// What it means to the machine.
-    pub(super) fn note(&mut self, happened: Happened) -> Vec<PeerInput> {
+    /// Appends what it means to the machine.
+    pub(super) fn note(&mut self, happened: Happened, inputs: &mut impl Extend<PeerInput>) {
         self.forgive(Instant::now());
         let input = match happened {
-            Happened::Said(said) => return self.heard(said).into_iter().collect(),
-            Happened::NotWritten(error) => {
-                return self.disconnected(error.into()).into_iter().collect();
-            }
-            Happened::Returned(returned) => {
-                return self.returned(returned).into_iter().collect();
-            }
-            Happened::Data(event) => broke(event),
+            Happened::Said(said) => self.heard(said),
+            Happened::NotWritten(error) => self.disconnected(error.into()),
+            Happened::Returned(returned) => self.returned(returned),
+            Happened::Data(event) => Some(broke(event)),
             Happened::Knocked(knock) => {
                 self.door.answer(knock);
-                return Vec::new();
+                None
             }
-            Happened::Wired(wired) => self.wired(wired),
+            Happened::Wired(wired) => Some(self.wired(wired)),
             Happened::Measured(Measurement::Reached {
                 round,
                 to,
                 measured,
-            }) => PeerInput::Measured {
+            }) => Some(PeerInput::Measured {
                 round,
                 to,
                 measured,
-            },
+            }),
             Happened::Measured(Measurement::Over { round }) => {
-                PeerInput::ProbesEnded { round, ok: true }
+                Some(PeerInput::ProbesEnded { round, ok: true })
             }
-            Happened::TimeIsUp => return self.expired(),
+            Happened::TimeIsUp => {
+                inputs.extend(self.expired());
+                None
+            }
         };
-        vec![input]
+        inputs.extend(input);
     }
 
     fn heard(&mut self, said: Result<ToPeer, ControlError>) -> Option<PeerInput> {
@@ -190,8 +196,10 @@ impl Live {
                 }
                 self.control.look_no_further();
                 let quiet = self.control.reader.take_quiet();
-                self.suspects
-                    .are_silent(&quiet, &self.view.borrow().topology);
+                if !quiet.is_empty() {
+                    let topology = &self.view.borrow().topology;
+                    self.suspects.are_silent(&quiet, topology);
+                }
                 tell(&message);
                 Some(PeerInput::Message(message))
             }

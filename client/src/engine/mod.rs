@@ -93,6 +93,8 @@ pub(crate) struct Engine {
     commands: mpsc::UnboundedReceiver<Command>,
     live: Option<Live>,
     inputs: VecDeque<PeerInput>,
+    /// Empty between two inputs: its memory is used again.
+    outputs: Vec<PeerOutput>,
     /// Dropped when the peer is out of the run.
     leaving: Vec<oneshot::Sender<()>>,
 }
@@ -115,6 +117,7 @@ impl Engine {
             )),
             commands: parts.commands,
             inputs: VecDeque::new(),
+            outputs: Vec::new(),
             leaving: Vec::new(),
         }
     }
@@ -133,7 +136,7 @@ impl Engine {
             match event {
                 Event::Happened(happened) => {
                     if let Some(live) = &mut self.live {
-                        self.inputs.extend(live.note(happened));
+                        live.note(happened, &mut self.inputs);
                     }
                 }
                 Event::Called(Some(command)) => self.called(command),
@@ -187,7 +190,7 @@ impl Engine {
 
     /// Hands the inputs to the machine and carries out what it says, until there is nothing left.
     async fn settle(&mut self) {
-        let mut outputs = Vec::new();
+        let mut outputs = std::mem::take(&mut self.outputs);
         while let Some(input) = self.inputs.pop_front() {
             tracing::trace!(?input, "peer input");
             self.peer.handle(input, &mut outputs);
@@ -198,6 +201,7 @@ impl Engine {
                 self.carry_out(output).await;
             }
         }
+        self.outputs = outputs;
         if self.live.is_none() {
             self.leaving.clear();
             self.questions.end(&self.peer.machine().view());

@@ -148,7 +148,7 @@ async fn a_peer_that_does_not_come_back_to_the_next_desk_has_time_to_miss_the_on
     let begun = Instant::now();
 
     while desk.peers.contains_key(&peer) {
-        desk.turn(&stop).await;
+        desk.turn(pin!(stop.stopped())).await;
         desk.release();
     }
 

@@ -76,7 +76,8 @@ impl Stage {
     async fn next_inputs(&mut self) -> Vec<PeerInput> {
         loop {
             let happened = self.live.next(None).await;
-            let inputs = self.live.note(happened);
+            let mut inputs = Vec::new();
+            self.live.note(happened, &mut inputs);
             if !inputs.is_empty() {
                 return inputs;
             }
@@ -107,7 +108,11 @@ impl Stage {
             tokio::select! {
                 biased;
                 lane = &mut incoming => return lane,
-                happened = live.next(None) => assert_eq!(live.note(happened), []),
+                happened = live.next(None) => {
+                    let mut inputs = Vec::new();
+                    live.note(happened, &mut inputs);
+                    assert_eq!(inputs, []);
+                }
             }
         }
     }
