@@ -76,6 +76,14 @@ impl UserBuffers<'_> {
         }
     }
 
+    /// Is the contribution overwritten where a result is written?
+    pub(crate) const fn overwrite_contribution(&self) -> bool {
+        match self {
+            Self::InPlace { .. } | Self::Fresh { .. } => true,
+            Self::Into { .. } | Self::Scattered { .. } | Self::Noting { .. } => false,
+        }
+    }
+
     /// Does the memory of the result hold no more than this rank's shard, which begins there?
     pub(crate) fn are_scattered(&self, range: &Range<usize>) -> bool {
         match self {

@@ -257,9 +257,8 @@ impl OperationPort {
         let pace = self.config.pace(is_local, copied);
         let pace = pace.by(self.algorithm, is_local);
         let stripes = task.stripes(place, pace);
-        let exits = sending
-            .iter()
-            .map(|to| to.exit(bytes, stripes, self.turn()));
+        let turn = self.turn();
+        let exits = sending.iter().map(|to| to.exit(bytes, stripes, turn));
         let exits: Vec<Exit> = exits.collect();
         let work = RankWork::new(task, place, pace, exits, &self.pool);
         let mut work = work.ok_or(RunFailure::Defect(Defect::here()))?;

@@ -51,7 +51,9 @@ impl RankWork {
         self.window.leave(frame.end - frame.start);
         let range = to_memory(&frame)?;
         let (body, length) = match &self.coding {
-            None if is_copied => (self.copy_contribution(&range, buffers)?, range.len()),
+            None if is_copied && buffers.overwrite_contribution() => {
+                (self.copy_contribution(&range, buffers)?, range.len())
+            }
             None => (Body::Contribution(range.clone()), range.len()),
             Some(_) => self.encode_contribution(&range, buffers)?,
         };
