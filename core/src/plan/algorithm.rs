@@ -359,9 +359,9 @@ impl Algorithm {
         let sums_everywhere = bytes_of(spec) <= paths.sites_whole_max && !paths.within_machine;
         // Whole, it is sent to each rank at another site; in levels, a part of it is, once to each other site.
         let all_bytes = bytes_of(spec).saturating_mul(world.into());
-        let is_tiny = all_bytes <= WHOLE_AMONG_SITES_MAX || paths.within_machine;
+        let whole_first = all_bytes <= WHOLE_AMONG_SITES_MAX || paths.within_machine;
         let candidates = [
-            is_tiny.then_some(whole),
+            whole_first.then_some(whole),
             sums_everywhere.then_some(Self::TwoLevelWhole),
             ring_of_sites.then_some(Self::TwoLevelRing),
             (branches || !is_broadcast).then_some(Self::TwoLevel),

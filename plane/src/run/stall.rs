@@ -140,8 +140,8 @@ impl Stall {
         is_counted
     }
 
-    /// Takes note, at a look that counts, of how much has moved: in all, and of the frame that leaves on each lane. So
-    /// many ranks before this one wait for the same.
+    /// Takes note, at a look that counts, of how much has moved: in all, and of the frame that leaves on each lane.
+    /// `ranks_before` counts the ranks before this one that wait for the same, and is asked only if that may decide.
     pub(crate) fn looked(
         &mut self,
         moves: Moves,

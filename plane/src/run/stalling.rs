@@ -143,8 +143,8 @@ impl Run<'_, '_> {
         RunFailure::LaneLost
     }
 
-    /// Of ranks that send what they have without waiting for others, those that have not are to blame. If all
-    /// have, or there are none such, those may be of what is missing from which the `first` can be sent.
+    /// Of ranks that send what they have without waiting for others, those that have not are to blame. If all have, or
+    /// there are none such, it may be every rank that owes something before which no more than `first` ranks wait.
     fn is_to_blame(&self, link: &In<'_>, is_starved: bool, first: u32) -> bool {
         let lacks = |link: &In<'_>| self.work.lacks_contribution_of(link.from.rank);
         let of_link = |rank| rank == link.from.rank;

@@ -148,16 +148,15 @@ fn one_more_rank_waits_before_a_step_than_before_what_its_sender_makes_it_of() {
         let world = sites.world();
         let shards = Shards::of_ranks(1000, world);
         let stripe = shards.stripe(1, 0);
-        let both = [
+        let kinds = [
             CollectiveKind::AllReduce,
             CollectiveKind::ReduceScatter,
             GATHER,
         ];
-        let both = both.into_iter().flat_map(|kind| {
-            let levels = [operation(kind, sites, stripe), around(kind, sites, stripe)];
-            levels.into_iter()
-        });
-        for operation in both.chain([everywhere(sites, stripe)]) {
+        let operations = kinds
+            .into_iter()
+            .flat_map(|kind| [operation(kind, sites, stripe), around(kind, sites, stripe)]);
+        for operation in operations.chain([everywhere(sites, stripe)]) {
             for rank in 0..world {
                 for (to, behind) in sent_behind(operation, rank) {
                     let waits = operation.plan(to.rank).waits(to.step);

@@ -126,6 +126,7 @@ fn one_more_rank_waits_before_a_rank_than_before_the_one_that_sends_to_it() {
                 let root = world / 2;
                 let kind = CollectiveKind::Broadcast { root };
                 let waits = |rank| Plan::among(kind, algorithm, &sites, rank).unwrap().waits(0);
+                assert_eq!(waits(root), 0);
                 for (rank, children) in (0..).zip(edges(root, algorithm, &sites)) {
                     let expected = match rank == root {
                         true => 0,

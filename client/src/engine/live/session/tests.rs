@@ -20,6 +20,7 @@ use tokio::time::{advance, sleep};
 use super::*;
 use crate::calls::View;
 use crate::destination::Destination;
+use crate::engine::live::Happened;
 use crate::engine::returning::{Home, Shown};
 use crate::engine::upkeep::Upkeep;
 use crate::simulated::{Arrivals, Dialler, listener};
@@ -34,6 +35,13 @@ struct Stage {
     /// Connections to the master.
     arrivals: Arrivals,
     _doors: Box<dyn Fn(&str) -> Dialler>,
+}
+
+/// What it means to the machine.
+fn noted(live: &mut Live, happened: Happened) -> Vec<PeerInput> {
+    let mut inputs = Vec::new();
+    live.note(happened, &mut inputs);
+    inputs
 }
 
 impl Stage {
@@ -76,8 +84,7 @@ impl Stage {
     async fn next_inputs(&mut self) -> Vec<PeerInput> {
         loop {
             let happened = self.live.next(None).await;
-            let mut inputs = Vec::new();
-            self.live.note(happened, &mut inputs);
+            let inputs = noted(&mut self.live, happened);
             if !inputs.is_empty() {
                 return inputs;
             }
@@ -108,11 +115,7 @@ impl Stage {
             tokio::select! {
                 biased;
                 lane = &mut incoming => return lane,
-                happened = live.next(None) => {
-                    let mut inputs = Vec::new();
-                    live.note(happened, &mut inputs);
-                    assert_eq!(inputs, []);
-                }
+                happened = live.next(None) => assert_eq!(noted(live, happened), []),
             }
         }
     }
