@@ -33,7 +33,7 @@
 //! | `run` | the loop of one operation, and finding out that nothing moves | `work`, `handover`, `memory`, `pace` |
 //! | `work` | one rank's part of an operation, frame by frame, without I/O | `memory`, `pace` |
 //! | `handover` | lanes that are handed from operation to operation | `pace` (a share is delivered) |
-//! | `memory` | the user's buffers, their backup, frame buffers that are used again | |
+//! | `memory` | the user's buffers, their backup, frame buffers that are used again, large pages | |
 //! | `pace` | every limit of flow control, on one page | `handover` (shares are delivered) |
 //! | `progress`, `floats`, `error_bound` | the counter of what moves; floats as bytes; what encoding may lose | |
 //!
@@ -70,7 +70,7 @@ mod work;
 pub use error_bound::error_bound;
 pub use floats::Float;
 pub use handover::LinkBroke;
-pub use memory::{Backup, UserBuffers};
+pub use memory::{Backup, UserBuffers, ZeroedMemory};
 pub use pace::{CONCURRENT_DEFAULT, Checksums, PlaneConfig};
 pub use plane::DataPlane;
 pub use progress::{Progress, Sensor};

@@ -3,8 +3,10 @@
 mod backup;
 mod buffers;
 mod pool;
+mod zeroed;
 
 pub use backup::Backup;
 pub(crate) use buffers::ResultMemory;
 pub use buffers::UserBuffers;
 pub(crate) use pool::{Pool, Scratch};
+pub use zeroed::ZeroedMemory;

@@ -5,25 +5,22 @@
 //! content has segments of large pages, and a thread prepares the next ones while others are filled
 //! (`cargo run --release -p pccl-bench --bin newcomer`).
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
-use memmap2::MmapMut;
 use pccl_kernels::{Content, copy};
+use pccl_plane::ZeroedMemory;
 
 /// Length of a segment: whole large pages, and whole parts of a hash.
 const SEGMENT: usize = 64 * 1024 * 1024;
-
-/// From this length on, a segment has pages of its own.
-const LARGE: usize = 4 * 1024 * 1024;
 
 /// Zeroed memory of a fixed length. A segment is made when bytes of it are about to arrive, so what was only announced
 /// costs nothing.
 #[derive(Debug)]
 pub(crate) struct Room {
     length: usize,
-    segments: Vec<Option<Segment>>,
+    segments: Vec<Option<ZeroedMemory>>,
 }
 
 /// Segments that are prepared for all rooms of a transfer: two at a time, so 128 MiB.
@@ -33,14 +30,14 @@ pub(super) enum Supply {
     #[default]
     Idle,
     /// By a thread, which ends when this is dropped.
-    Running(Receiver<MmapMut>),
+    Running(Receiver<ZeroedMemory>),
     /// The system has refused a thread.
     Off,
 }
 
 impl Supply {
     /// A segment, if one is prepared. Starts the thread.
-    fn take(&mut self) -> Option<MmapMut> {
+    fn take(&mut self) -> Option<ZeroedMemory> {
         match self {
             Self::Idle => {
                 // The first one is not waited for.
@@ -49,33 +46,6 @@ impl Supply {
             }
             Self::Running(prepared) => prepared.try_recv().ok(),
             Self::Off => None,
-        }
-    }
-}
-
-#[derive(Debug)]
-enum Segment {
-    Heap(Vec<u8>),
-    Pages(MmapMut),
-}
-
-impl Segment {
-    fn new(length: usize) -> Self {
-        let pages = (length >= LARGE).then(|| pages(length)).flatten();
-        pages.map_or_else(|| Self::Heap(vec![0; length]), Self::Pages)
-    }
-
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Heap(bytes) => bytes,
-            Self::Pages(bytes) => bytes,
-        }
-    }
-
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        match self {
-            Self::Heap(bytes) => bytes,
-            Self::Pages(bytes) => bytes,
         }
     }
 }
@@ -102,9 +72,9 @@ impl Room {
         let is_of_many = length == SEGMENT && self.length > SEGMENT;
         let segment = segment.get_or_insert_with(|| {
             let prepared = is_of_many.then(|| supply.take()).flatten();
-            prepared.map_or_else(|| Segment::new(length), Segment::Pages)
+            prepared.unwrap_or_else(|| ZeroedMemory::new(length))
         });
-        segment.bytes_mut().get_mut(place).unwrap_or_default()
+        segment.get_mut(place).unwrap_or_default()
     }
 
     /// Copies all of it into memory of the same length. False if a segment was never made, or the lengths differ.
@@ -114,7 +84,7 @@ impl Room {
         if !is_whole || into.len() != self.length {
             return false;
         }
-        let segments = self.segments.iter().flatten().map(Segment::bytes);
+        let segments = self.segments.iter().flatten().map(Deref::deref);
         copy(into.chunks_mut(SEGMENT).zip(segments).collect());
         true
     }
@@ -136,39 +106,29 @@ impl Content for Room {
     fn part(&self, range: Range<usize>) -> &[u8] {
         let (index, place) = Self::place(range);
         let segment = self.segments.get(index).and_then(Option::as_ref);
-        let bytes = segment.map(Segment::bytes).unwrap_or_default();
-        bytes.get(place).unwrap_or_default()
+        segment
+            .and_then(|segment| segment.get(place))
+            .unwrap_or_default()
     }
 }
 
 /// A thread that prepares segments, one or two ahead of those that are taken. It ends when the receiver is dropped.
-fn prepare() -> Option<Receiver<MmapMut>> {
+fn prepare() -> Option<Receiver<ZeroedMemory>> {
     if !cfg!(target_os = "linux") {
         return None;
     }
     let (sender, receiver) = sync_channel(1);
     let thread = thread::Builder::new().name("pccl-pages".into());
     let prepare = move || {
-        while let Some(pages) = pages(SEGMENT) {
-            // Systems that cannot do it now do it when the pages are written to.
-            #[cfg(target_os = "linux")]
-            let _ = pages.advise(memmap2::Advice::PopulateWrite);
-            if sender.send(pages).is_err() {
+        while let Some(mut segment) = ZeroedMemory::in_pages(SEGMENT) {
+            segment.populate();
+            if sender.send(segment).is_err() {
                 break;
             }
         }
     };
     thread.spawn(prepare).ok()?;
     Some(receiver)
-}
-
-/// `None` if the system refuses.
-fn pages(length: usize) -> Option<MmapMut> {
-    let pages = MmapMut::map_anon(length).ok()?;
-    // Small pages do as well.
-    #[cfg(target_os = "linux")]
-    let _ = pages.advise(memmap2::Advice::HugePage);
-    Some(pages)
 }
 
 #[cfg(test)]
@@ -193,7 +153,7 @@ mod tests {
     #[test]
     fn content_of_any_length_is_given_back_in_its_order() {
         let byte = |place: usize| (place / 1000 % 251) as u8;
-        for length in [0, 1, LARGE - 1, LARGE + 1, SEGMENT, 3 * SEGMENT + 5] {
+        for length in [0, 1, 4 << 20, SEGMENT, 3 * SEGMENT + 5] {
             let mut room = Room::new(length);
             fill(&mut room, 10_000_000, byte);
 

@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 
+use super::ZeroedMemory;
+
 /// What a collective in place has overwritten, each byte at the place where it was.
 ///
 /// Keep one per buffer and use it again: its memory, as much as the buffer's, is then allocated once.
 #[derive(Debug, Default)]
 pub struct Backup {
-    pub(super) memory: Vec<u8>,
+    pub(super) memory: ZeroedMemory,
     /// By slot: what was saved.
     saved: Vec<Range<usize>>,
 }
@@ -46,9 +48,9 @@ impl Backup {
 
     pub(super) fn begin(&mut self, bytes: usize, slots: usize) {
         if self.memory.len() < bytes {
-            // Fresh zeroed memory costs nothing before it is touched; the old content is of no use.
-            self.memory = Vec::new();
-            self.memory = vec![0; bytes];
+            // The old memory goes first, so that both are never held; its content is of no use.
+            self.memory = ZeroedMemory::default();
+            self.memory = ZeroedMemory::new(bytes);
         }
         self.saved.clear();
         self.saved.resize(slots, 0..0);
