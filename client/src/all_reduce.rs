@@ -1,4 +1,4 @@
-//! All-reduces: in place, from one buffer into another, with error feedback, in the background, and many at once.
+//! All-reduces: in place, from one buffer into another, with error feedback, and many at once.
 
 use pccl_core::element::ElementType;
 
@@ -7,7 +7,6 @@ use crate::communicator::Communicator;
 use crate::element::{Element, bytes_of, bytes_of_mut};
 use crate::error::Error;
 use crate::error_feedback::{ErrorFeedback, Noting};
-use crate::handle::AllReduceHandle;
 use crate::many::{ManyFailed, ReduceItem, reduce_all};
 use crate::reduce::{CollectiveReport, Reduce};
 
@@ -191,44 +190,6 @@ impl Communicator {
             called.conclude(Memory::Noting { src, dst, losses }).await
         };
         self.runtime.inside(call).await
-    }
-
-    /// Starts a reduce in the background, and returns at once. The handle owns the buffer and gives
-    /// it back, with the result or unchanged.
-    ///
-    /// Await the handle, or [`wait`](AllReduceHandle::wait) for it, before the next major operation.
-    /// The handle returns all errors, including those of this call.
-    ///
-    /// # Many at once
-    /// Any number of reduces may be started. A peer has at most 1000 collectives in flight; further ones wait, and
-    /// start in the order of their calls. Up to 1000 reduces may be started in a different order on each peer. If there
-    /// are more, start them in the same order on all peers, which is always right. The exact rule: among the reduces
-    /// that have not ended, fewer than 1000 may come after a given one at one peer and before it at another. If more
-    /// do, each peer waits for a reduce that another one holds back, until the deadline of [`Error::NotJoined`]. The
-    /// handles may be awaited in any order.
-    ///
-    /// If several reduces that ran at once are aborted, start all of them again before you wait for any of them.
-    /// Otherwise one peer may wait for the first and another peer for the second, until
-    /// the deadline of [`Error::NotJoined`].
-    ///
-    /// # The buffer
-    /// Any type that owns its elements and lends them as a slice: a `Vec`, a boxed slice, an array, or a type of your
-    /// own (pinned memory, say). Its `as_mut` has to lend the same elements each time.
-    ///
-    /// ```
-    /// use pccl::{AllReduceHandle, Communicator, Reduce};
-    ///
-    /// fn start(peers: &Communicator, gradients: Box<[f32]>) -> AllReduceHandle<Box<[f32]>> {
-    ///     peers.start_all_reduce(gradients, Reduce::avg())
-    /// }
-    /// # let _ = start;
-    /// ```
-    pub fn start_all_reduce<T: Element, B: AsMut<[T]> + Send + 'static>(
-        &self,
-        buffer: B,
-        reduce: Reduce,
-    ) -> AllReduceHandle<B> {
-        AllReduceHandle::start(&self.calls, &self.runtime, buffer, reduce)
     }
 
     /// Reduces all items in place, in their order, at most `max_in_flight` (at least one) at a time,

@@ -51,6 +51,11 @@ pub(crate) struct View {
 }
 
 impl Calls {
+    /// This peer.
+    pub(crate) fn me(&self) -> PeerId {
+        self.view.borrow().me
+    }
+
     /// Tells the engine; fails where its runtime has ended.
     pub(crate) fn tell(&self, command: Command) -> Result<(), Error> {
         let sent = self.commands.send(command);

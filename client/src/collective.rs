@@ -281,6 +281,14 @@ pub(crate) struct Restoring<'a> {
 }
 
 impl<'a> Memory<'a> {
+    /// Of a collective that moves nothing.
+    pub(crate) const fn nothing() -> Self {
+        Self::Into {
+            src: &[],
+            dst: &mut [],
+        }
+    }
+
     pub(crate) fn in_place(calls: &Calls, data: &'a mut [u8]) -> Self {
         let backup = calls.backups.take(data.len());
         Self::InPlace(Restoring {

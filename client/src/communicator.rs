@@ -23,9 +23,9 @@ use crate::topology::TopologyReport;
 ///
 /// *Major* operations ([`update_topology`](Self::update_topology),
 /// [`optimize_topology`](Self::optimize_topology), [`sync_shared_state`](Self::sync_shared_state))
-/// borrow the communicator mutably, so that no other call can run beside them. A handle of
-/// [`start_all_reduce`](Self::start_all_reduce) outlives that borrow: a major operation returns
-/// [`Error::PendingCollectives`] while a handle runs. Collectives and
+/// borrow the communicator mutably, so that no other call can run beside them. A
+/// [handle](crate::CollectiveHandle) outlives that borrow: a major operation returns [`Error::PendingCollectives`]
+/// while a handle runs. Collectives and
 /// [`are_peers_pending`](Self::are_peers_pending) borrow the communicator immutably, and may run beside each other.
 ///
 /// # Blocking and async
@@ -275,7 +275,7 @@ impl Communicator {
     /// The peers that this peer's calls wait for, at the moment when the master answers.
     ///
     /// This is a question to the master, not a vote: the other peers need not call it, and it changes nothing. It may
-    /// run beside handles of [`start_all_reduce`](Self::start_all_reduce) and collectives of other threads. The answer
+    /// run beside [handles](crate::CollectiveHandle) and collectives of other threads. The answer
     /// is empty if this peer waits in no call, or if all other peers have made theirs. If there are many waits or many
     /// peers, the answer names the first ones and counts the others ([`Wait::others`]).
     ///
@@ -307,7 +307,7 @@ impl Communicator {
     /// Who this peer is: unique in the run, never used again.
     #[must_use]
     pub fn peer_id(&self) -> PeerId {
-        self.calls.view.borrow().me
+        self.calls.me()
     }
 
     /// The port on which this peer accepts the lanes of others.

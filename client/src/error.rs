@@ -340,7 +340,7 @@ pub enum Error {
     /// the end of that one, or use another tag.
     #[error("{}", in_use(*.0))]
     TagInUse(Tag),
-    /// A handle of [`start_all_reduce`](crate::Communicator::start_all_reduce) has not been awaited.
+    /// A [handle](crate::CollectiveHandle) of a collective in the background has not been awaited.
     #[error(
         "a collective is pending; wait for its handle before changing the topology or the state"
     )]

@@ -7,6 +7,7 @@ use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantizati
 use pccl_core::id::{Membership, PeerId, Tag};
 use pccl_core::plan::{Algorithm, Shards};
 
+use crate::calls::Calls;
 use crate::collective::{Called, Memory};
 use crate::communicator::Communicator;
 use crate::element::{Element, bytes_of_mut};
@@ -216,6 +217,85 @@ pub struct Scattered {
     pub report: CollectiveReport,
 }
 
+impl Reduce {
+    /// Calls a reduce-scatter of a buffer of so many elements.
+    pub(crate) fn call_scatter(
+        self,
+        calls: &Calls,
+        element: ElementType,
+        len: usize,
+    ) -> Result<Called, Error> {
+        let spec = self.spec_of(CollectiveKind::ReduceScatter, element, len)?;
+        Called::of(calls, self.name(), spec, self.limit())
+    }
+}
+
+impl Gather {
+    /// Calls the all-gather of a buffer of so many elements.
+    pub(crate) fn call(
+        self,
+        calls: &Calls,
+        element: ElementType,
+        len: usize,
+    ) -> Result<Called, Error> {
+        if self.shard.len != len {
+            return Err(Error::ShardMismatch {
+                shard_of: self.shard.len,
+                buffer_len: len,
+            });
+        }
+        let kind = CollectiveKind::AllGather {
+            laid_out_for: self.shard.laid_out_for(calls.me()),
+        };
+        let spec = CollectiveSpec {
+            algorithm: self.algorithm,
+            ..spec_of(kind, element, len)
+        };
+        Called::of(calls, self.tag, spec, self.time_limit)
+    }
+
+    /// Whether the buffer is put back after a failure.
+    pub(crate) const fn is_restored(&self) -> bool {
+        self.is_restored
+    }
+}
+
+impl Broadcast {
+    /// Calls the broadcast of a buffer of so many elements.
+    pub(crate) fn call(
+        self,
+        calls: &Calls,
+        element: ElementType,
+        len: usize,
+    ) -> Result<Called, Error> {
+        let kind = CollectiveKind::Broadcast { root: self.root };
+        let spec = CollectiveSpec {
+            algorithm: self.algorithm,
+            ..spec_of(kind, element, len)
+        };
+        Called::of(calls, self.tag, spec, self.time_limit)
+    }
+
+    /// Whether the buffer is put back after a failure.
+    pub(crate) const fn is_restored(&self) -> bool {
+        self.is_restored
+    }
+}
+
+/// Calls a barrier.
+pub(crate) fn call_barrier(calls: &Calls) -> Result<Called, Error> {
+    let spec = spec_of(CollectiveKind::Barrier, ElementType::U8, 0);
+    Called::of(calls, BARRIER, spec, None)
+}
+
+/// What a reduce-scatter of so many elements returns.
+pub(crate) fn scattered(calls: &Calls, len: usize, report: CollectiveReport) -> Scattered {
+    Scattered {
+        shard: Shard::new(len, calls.me(), &report.contributors),
+        report,
+    }
+}
+
 /// Of a collective that reduces nothing.
 pub(crate) fn spec_of(kind: CollectiveKind, element: ElementType, count: usize) -> CollectiveSpec {
     CollectiveSpec {
@@ -290,11 +370,10 @@ impl Communicator {
     ) -> Result<Scattered, Error> {
         let len = data.len() / element.size();
         let call = async {
-            let spec = reduce.spec_of(CollectiveKind::ReduceScatter, element, len)?;
-            let called = Called::of(&self.calls, reduce.name(), spec, reduce.limit())?;
+            let called = reduce.call_scatter(&self.calls, element, len)?;
             let memory = Memory::of_reduce(&self.calls, data, &reduce);
             let report = called.conclude(memory).await?;
-            Ok(self.scattered(len, report))
+            Ok(scattered(&self.calls, len, report))
         };
         self.runtime.inside(call).await
     }
@@ -345,29 +424,9 @@ impl Communicator {
         data: &mut [u8],
         gather: Gather,
     ) -> Result<CollectiveReport, Error> {
-        let len = data.len() / element.size();
+        let is_restored = gather.is_restored;
         let call = async {
-            let Gather {
-                shard,
-                tag,
-                algorithm,
-                is_restored,
-                time_limit,
-            } = gather;
-            if shard.len != len {
-                return Err(Error::ShardMismatch {
-                    shard_of: shard.len,
-                    buffer_len: len,
-                });
-            }
-            let kind = CollectiveKind::AllGather {
-                laid_out_for: shard.laid_out_for(self.peer_id()),
-            };
-            let spec = CollectiveSpec {
-                algorithm,
-                ..spec_of(kind, element, len)
-            };
-            let called = Called::of(&self.calls, tag, spec, time_limit)?;
+            let called = gather.call(&self.calls, element, data.len() / element.size())?;
             let memory = Memory::of(&self.calls, data, is_restored);
             called.conclude(memory).await
         };
@@ -426,20 +485,8 @@ impl Communicator {
         broadcast: Broadcast,
     ) -> Result<CollectiveReport, Error> {
         let call = async {
-            let Broadcast {
-                root,
-                tag,
-                algorithm,
-                is_restored,
-                time_limit,
-            } = broadcast;
-            let kind = CollectiveKind::Broadcast { root };
-            let spec = CollectiveSpec {
-                algorithm,
-                ..spec_of(kind, element, data.len() / element.size())
-            };
-            let called = Called::of(&self.calls, tag, spec, time_limit)?;
-            let memory = Memory::of(&self.calls, data, is_restored);
+            let called = broadcast.call(&self.calls, element, data.len() / element.size())?;
+            let memory = Memory::of(&self.calls, data, broadcast.is_restored);
             called.conclude(memory).await
         };
         self.runtime.inside(call).await
@@ -464,15 +511,7 @@ impl Communicator {
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
     pub async fn barrier_async(&self) -> Result<CollectiveReport, Error> {
-        let call = async {
-            let spec = spec_of(CollectiveKind::Barrier, ElementType::U8, 0);
-            let called = Called::of(&self.calls, BARRIER, spec, None)?;
-            let nothing = Memory::Into {
-                src: &[],
-                dst: &mut [],
-            };
-            called.conclude(nothing).await
-        };
+        let call = async { call_barrier(&self.calls)?.conclude(Memory::nothing()).await };
         self.runtime.inside(call).await
     }
 }

@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use pccl_core::element::CollectiveKind;
+use pccl_core::element::{CollectiveKind, ElementType};
 use pccl_core::id::{PeerId, Tag};
 use pccl_core::plan::Shards;
 
+use crate::calls::Calls;
 use crate::collective::{Called, Memory, Room};
 use crate::communicator::Communicator;
 use crate::element::{Element, bytes_of_mut, resize};
@@ -179,30 +180,49 @@ impl Communicator {
         how: GatherV,
     ) -> Result<GatheredV, Error> {
         let call = async {
-            let GatherV {
-                limit,
-                tag,
-                time_limit,
-            } = how;
-            let own = mine.len() as u64;
-            let kind = CollectiveKind::AllGatherV { own, limit };
-            let called = Called::of(&self.calls, tag, spec_of(kind, T::TYPE, 0), time_limit)?;
-            let mut gathering = Gathering {
-                own: mine,
-                tag,
-                all: reused(all),
-                ranges: Vec::new(),
-            };
-            let report = called.conclude(Memory::Fresh(&mut gathering)).await?;
-            let Gathering {
-                all: result,
-                ranges,
-                ..
-            } = gathering;
-            *all = result;
-            Ok(GatheredV { ranges, report })
+            let called = how.call(&self.calls, T::TYPE, mine.len())?;
+            how.conclude(called, mine, all).await
         };
         self.runtime.inside(call).await
+    }
+}
+
+impl GatherV {
+    /// Calls the all-gather. This peer contributes so many elements.
+    pub(crate) fn call(
+        self,
+        calls: &Calls,
+        element: ElementType,
+        own: usize,
+    ) -> Result<Called, Error> {
+        let kind = CollectiveKind::AllGatherV {
+            own: own as u64,
+            limit: self.limit,
+        };
+        Called::of(calls, self.tag, spec_of(kind, element, 0), self.time_limit)
+    }
+
+    /// Carries it out. `all` is as it was unless it succeeds.
+    pub(crate) async fn conclude<T: Element>(
+        self,
+        called: Called,
+        mine: &[T],
+        all: &mut Vec<T>,
+    ) -> Result<GatheredV, Error> {
+        let mut gathering = Gathering {
+            own: mine,
+            tag: self.tag,
+            all: reused(all),
+            ranges: Vec::new(),
+        };
+        let report = called.conclude(Memory::Fresh(&mut gathering)).await?;
+        let Gathering {
+            all: result,
+            ranges,
+            ..
+        } = gathering;
+        *all = result;
+        Ok(GatheredV { ranges, report })
     }
 }
 

@@ -1,4 +1,4 @@
-//! An all-reduce that runs beside the caller and owns its buffer until it has ended.
+//! A collective that runs beside the caller and owns its buffer until it has ended.
 
 use std::fmt;
 use std::pin::Pin;
@@ -10,71 +10,74 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::calls::Calls;
-use crate::collective::{Called, Memory};
-use crate::element::{Element, bytes_of_mut};
+use crate::collective::Called;
 use crate::engine::Command;
 use crate::error::Error;
-use crate::reduce::{CollectiveReport, Reduce};
+use crate::reduce::CollectiveReport;
 use crate::runtime::Runtime;
 
-/// An all-reduce in the background, made by
-/// [`start_all_reduce`](crate::Communicator::start_all_reduce).
+/// A collective in the background, made by [`start_all_reduce`](crate::Communicator::start_all_reduce) and the other
+/// calls that begin with `start_`. `B` is its buffer, or several, and `R` what the blocking call returns.
 ///
-/// It is a future. [`wait`](Self::wait) blocks until the reduce has ended, [`wait_timeout`](Self::wait_timeout) blocks
-/// for a limited time, and [`try_wait`](Self::try_wait) does not block. Each returns the buffer, with the
-/// result or unchanged. Dropping the handle gives the reduce up: the reduce is aborted on every peer, unless
-/// it was committed already, and the buffer is dropped.
-#[must_use = "dropping the handle gives the reduce up"]
-pub struct AllReduceHandle<B> {
+/// It is a future. [`wait`](Self::wait) blocks until the collective has ended, [`wait_timeout`](Self::wait_timeout)
+/// blocks for a limited time, and [`try_wait`](Self::try_wait) does not block. Each returns the buffer, with the
+/// result or unchanged. Dropping the handle gives the collective up: it is aborted on every peer, unless it was
+/// committed already, and the buffer is dropped.
+#[must_use = "dropping the handle gives the collective up"]
+pub struct CollectiveHandle<B, R = CollectiveReport> {
     /// `None`: it was delivered.
-    outcome: Option<oneshot::Receiver<Outcome<B>>>,
-    /// Its end is what tells the reduce that nobody waits for it.
+    outcome: Option<oneshot::Receiver<Outcome<B, R>>>,
+    /// Its end is what tells the collective that nobody waits for it.
     _waiting: oneshot::Sender<()>,
     /// What tells the engine at once, so that the tag is free for the next call.
     give_up: Option<(mpsc::WeakUnboundedSender<Command>, Command)>,
     runtime: Runtime,
 }
 
-type Outcome<B> = Result<Reduced<B>, ReduceFailed<B>>;
+type Outcome<B, R> = Result<Completed<B, R>, CollectiveFailed<B>>;
+
+/// What carries out a collective that was called.
+pub(crate) type Concluding<'a, R> = Pin<Box<dyn Future<Output = Result<R, Error>> + Send + 'a>>;
 
 /// A buffer with the result, and what it took.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reduced<B> {
-    /// The result.
+pub struct Completed<B, R = CollectiveReport> {
+    /// The buffer that was handed over. It holds the result.
     pub buffer: B,
-    /// What the reduce did.
-    pub report: CollectiveReport,
+    /// What the blocking call returns: of most collectives the report.
+    pub outcome: R,
 }
 
-/// A buffer as it was before the reduce, and why there is no result.
+/// A buffer for which there is no result, and why.
 #[derive(Clone, PartialEq)]
-pub struct ReduceFailed<B> {
-    /// The contribution, unchanged.
+pub struct CollectiveFailed<B> {
+    /// The buffer as it was when it was handed over, unless it was to have no backup.
     pub buffer: B,
     /// Why.
     pub error: Error,
 }
 
-impl<B: Send + 'static> AllReduceHandle<B> {
-    pub(crate) fn start<T: Element>(
+impl<B: Send + 'static, R: Send + 'static> CollectiveHandle<B, R> {
+    /// Of a collective that was `called`. A task of the runtime carries it out.
+    pub(crate) fn start<F>(
         calls: &Calls,
         runtime: &Runtime,
-        mut buffer: B,
-        reduce: Reduce,
+        buffer: B,
+        called: Result<Called, Error>,
+        conclude: F,
     ) -> Self
     where
-        B: AsMut<[T]>,
+        F: for<'a> FnOnce(Called, &'a Calls, &'a mut B) -> Concluding<'a, R> + Send + 'static,
     {
         let (deliver, outcome) = oneshot::channel();
         let (waiting, waited_for) = oneshot::channel();
-        let called = Called::new(calls, reduce, T::TYPE, buffer.as_mut().len());
         let parcel = Parcel(Some((buffer, deliver)));
         let mut give_up = None;
         match called {
             Err(error) => parcel.send(Err(error)),
             Ok(called) => {
                 give_up = Some((calls.commands.downgrade(), called.give_up()));
-                let running = carry_out(called, calls.clone(), reduce, parcel, waited_for);
+                let running = carry_out((called, calls.clone()), parcel, conclude, waited_for);
                 runtime.handle().spawn(running);
             }
         }
@@ -86,34 +89,34 @@ impl<B: Send + 'static> AllReduceHandle<B> {
         }
     }
 
-    /// Waits for the end of the reduce.
+    /// Waits for the end of the collective.
     ///
-    /// Blocks the thread until the reduce has ended. There is no time limit here: the master ends a reduce that makes
-    /// no progress.
+    /// Blocks the thread until the collective has ended. There is no time limit here: the master ends a collective that
+    /// makes no progress.
     ///
     /// # Errors
-    /// As [`all_reduce`](crate::Communicator::all_reduce); the buffer comes back unchanged.
+    /// As the blocking call; the buffer comes back as that leaves it.
     ///
     /// # Panics
     /// Inside an async task, as every blocking call: await the handle there.
     #[track_caller]
-    pub fn wait(self) -> Result<Reduced<B>, ReduceFailed<B>> {
+    pub fn wait(self) -> Result<Completed<B, R>, CollectiveFailed<B>> {
         let runtime = self.runtime.clone();
         runtime.block_on("the handle", self)
     }
 
-    /// Whether the reduce has ended. If so, no wait blocks.
+    /// Whether the collective has ended. If so, no wait blocks.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         let outcome = self.outcome.as_ref();
         outcome.is_none_or(|outcome| !outcome.is_empty())
     }
 
-    /// The buffer, if the reduce has ended. `None`: the reduce still runs; call again later. Does not block.
+    /// The buffer, if the collective has ended. `None`: the collective still runs; call again later. Does not block.
     ///
     /// # Panics
     /// If the buffer was given back before.
-    pub fn try_wait(&mut self) -> Option<Result<Reduced<B>, ReduceFailed<B>>> {
+    pub fn try_wait(&mut self) -> Option<Result<Completed<B, R>, CollectiveFailed<B>>> {
         let received = match self.undelivered().try_recv() {
             Ok(outcome) => Some(outcome),
             Err(TryRecvError::Empty) => return None,
@@ -122,35 +125,38 @@ impl<B: Send + 'static> AllReduceHandle<B> {
         Some(self.deliver(received))
     }
 
-    /// As [`wait`](Self::wait), for this long at most. `None`: the reduce runs, and the handle may be waited for again.
-    /// Dropping it gives the reduce up.
+    /// As [`wait`](Self::wait), for this long at most. `None`: the collective runs, and the handle may be waited for
+    /// again. Dropping it gives the collective up.
     ///
     /// # Panics
     /// Inside an async task, as every blocking call: use a time limit of the task's runtime there. If the buffer was
     /// given back before.
     #[track_caller]
-    pub fn wait_timeout(&mut self, limit: Duration) -> Option<Result<Reduced<B>, ReduceFailed<B>>> {
+    pub fn wait_timeout(
+        &mut self,
+        limit: Duration,
+    ) -> Option<Result<Completed<B, R>, CollectiveFailed<B>>> {
         let runtime = self.runtime.clone();
         let waiting = async { timeout(limit, self).await.ok() };
         runtime.block_on("the handle", waiting)
     }
 }
 
-impl<B> AllReduceHandle<B> {
-    fn undelivered(&mut self) -> &mut oneshot::Receiver<Outcome<B>> {
+impl<B, R> CollectiveHandle<B, R> {
+    fn undelivered(&mut self) -> &mut oneshot::Receiver<Outcome<B, R>> {
         let outcome = self.outcome.as_mut();
-        outcome.expect("an AllReduceHandle was polled after it had given its buffer back")
+        outcome.expect("a CollectiveHandle was polled after it had given its buffer back")
     }
 
     /// What the caller gets. A parcel is delivered even when it is dropped.
-    fn deliver(&mut self, received: Option<Outcome<B>>) -> Outcome<B> {
+    fn deliver(&mut self, received: Option<Outcome<B, R>>) -> Outcome<B, R> {
         (self.outcome, self.give_up) = (None, None);
         received.expect("a parcel is delivered even when it is dropped")
     }
 }
 
-impl<B> Future for AllReduceHandle<B> {
-    type Output = Result<Reduced<B>, ReduceFailed<B>>;
+impl<B, R> Future for CollectiveHandle<B, R> {
+    type Output = Result<Completed<B, R>, CollectiveFailed<B>>;
 
     /// # Panics
     /// If it is polled after it has ended, like every future of an `async fn`.
@@ -160,7 +166,7 @@ impl<B> Future for AllReduceHandle<B> {
     }
 }
 
-impl<B> Drop for AllReduceHandle<B> {
+impl<B, R> Drop for CollectiveHandle<B, R> {
     fn drop(&mut self) {
         if let Some((commands, give_up)) = self.give_up.take()
             && let Some(commands) = commands.upgrade()
@@ -171,77 +177,77 @@ impl<B> Drop for AllReduceHandle<B> {
     }
 }
 
-/// Runs a reduce in a task of its own, until it has ended or nobody waits for it.
-async fn carry_out<T: Element, B: AsMut<[T]>>(
-    called: Called,
-    calls: Calls,
-    reduce: Reduce,
-    mut parcel: Parcel<B>,
+/// Carries a collective out in a task of its own, until it has ended or nobody waits for it.
+async fn carry_out<B, R, F>(
+    (called, calls): (Called, Calls),
+    mut parcel: Parcel<B, R>,
+    conclude: F,
     waited_for: oneshot::Receiver<()>,
-) {
+) where
+    F: for<'a> FnOnce(Called, &'a Calls, &'a mut B) -> Concluding<'a, R>,
+{
     let Some((buffer, _)) = &mut parcel.0 else {
         return;
     };
-    let memory = Memory::of_reduce(&calls, bytes_of_mut(buffer.as_mut()), &reduce);
     let result = tokio::select! {
         biased;
-        result = called.conclude(memory) => result,
+        result = conclude(called, &calls, buffer) => result,
         _ = waited_for => return,
     };
     parcel.send(result);
 }
 
 /// A buffer on its way, and where to. It reaches whoever waits even where the runtime is torn down under it.
-struct Parcel<B>(Option<(B, oneshot::Sender<Outcome<B>>)>);
+struct Parcel<B, R>(Option<(B, oneshot::Sender<Outcome<B, R>>)>);
 
-impl<B> Parcel<B> {
-    fn send(mut self, result: Result<CollectiveReport, Error>) {
+impl<B, R> Parcel<B, R> {
+    fn send(mut self, result: Result<R, Error>) {
         self.deliver(result);
     }
 
-    fn deliver(&mut self, result: Result<CollectiveReport, Error>) {
+    fn deliver(&mut self, result: Result<R, Error>) {
         let Some((buffer, deliver)) = self.0.take() else {
             return;
         };
         let outcome = match result {
-            Ok(report) => Ok(Reduced { buffer, report }),
-            Err(error) => Err(ReduceFailed { buffer, error }),
+            Ok(outcome) => Ok(Completed { buffer, outcome }),
+            Err(error) => Err(CollectiveFailed { buffer, error }),
         };
         // If the handle was dropped, nobody wants the buffer.
         let _ = deliver.send(outcome);
     }
 }
 
-impl<B> Drop for Parcel<B> {
+impl<B, R> Drop for Parcel<B, R> {
     fn drop(&mut self) {
         self.deliver(Err(Error::RuntimeEnded));
     }
 }
 
-impl<B> fmt::Debug for AllReduceHandle<B> {
+impl<B, R> fmt::Debug for CollectiveHandle<B, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AllReduceHandle").finish_non_exhaustive()
+        f.debug_struct("CollectiveHandle").finish_non_exhaustive()
     }
 }
 
-impl<B> fmt::Debug for ReduceFailed<B> {
+impl<B> fmt::Debug for CollectiveFailed<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReduceFailed")
+        f.debug_struct("CollectiveFailed")
             .field("error", &self.error)
             .finish_non_exhaustive()
     }
 }
 
-impl<B> fmt::Display for ReduceFailed<B> {
+impl<B> fmt::Display for CollectiveFailed<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)
     }
 }
 
-impl<B> std::error::Error for ReduceFailed<B> {}
+impl<B> std::error::Error for CollectiveFailed<B> {}
 
-impl<B> From<ReduceFailed<B>> for Error {
-    fn from(failed: ReduceFailed<B>) -> Self {
+impl<B> From<CollectiveFailed<B>> for Error {
+    fn from(failed: CollectiveFailed<B>) -> Self {
         failed.error
     }
 }

@@ -74,7 +74,7 @@
 //!   [`sync_shared_state`](Communicator::sync_shared_state)): in the same order on all peers. The first two
 //!   are votes of all groups, the last one is a vote of one group.
 //! - **Collectives**: between the same major calls on all peers of the group. Tags tell them apart, so collectives that
-//!   run at once ([handles](Communicator::start_all_reduce), futures, threads) may begin and be awaited in a different
+//!   run at once ([handles](CollectiveHandle), futures, threads) may begin and be awaited in a different
 //!   order on each peer. Three rules limit this. Blocking collectives come in the same order on all peers. So do
 //!   collectives that reuse a tag. And if more than 1000 run at once, start them in the same order
 //!   ([`start_all_reduce`](Communicator::start_all_reduce) has the exact rule).
@@ -96,7 +96,7 @@
 //! | [`Reduce`], [`CollectiveReport`], [`Element`] | what a reduce computes, and what it did |
 //! | [`Shard`], [`Scattered`], [`Gather`], [`GatherV`], [`GatheredV`], [`Broadcast`] | the other collectives |
 //! | [`ErrorFeedback`] | recovers the losses of quantization |
-//! | [`AllReduceHandle`], [`ReduceItem`] | reduces in the background, and lists of reduces |
+//! | [`CollectiveHandle`], [`ReduceItem`] | collectives in the background, and lists of reduces |
 //! | [`Awaited`], [`Wait`], [`NamedPeer`] | the peers that this peer's calls wait for |
 //! | [`Phases`] | where the time of a collective went |
 //! | [`Waited`] | for whom a collective waited while nothing moved |
@@ -116,6 +116,7 @@ mod admission;
 mod advertised;
 mod advice;
 mod all_reduce;
+mod background;
 mod backoff;
 mod builder;
 mod busy_poll;
@@ -163,7 +164,7 @@ pub use error::Error;
 pub use error_feedback::ErrorFeedback;
 pub use gather::{Broadcast, Gather, Scattered, Shard};
 pub use gather_v::{GatherV, GatheredV};
-pub use handle::{AllReduceHandle, ReduceFailed, Reduced};
+pub use handle::{CollectiveFailed, CollectiveHandle, Completed};
 pub use many::{ManyFailed, ReduceItem};
 pub use next::Next;
 pub use overlap::Overlapped;

@@ -91,7 +91,7 @@ const INSTEAD: &str = "Rounds::run_async";
 ///   was computed, when that is enough. After a loss it mostly is.
 /// - All peers take the same way through the step, so what it decides by (when to end, say) has to be the same
 ///   on all of them: the state, its revision, the world size. A peer that ends alone leaves, and the others go on.
-/// - Handles of [`start_all_reduce`](crate::Communicator::start_all_reduce) have to be awaited within their step.
+/// - [Handles](crate::CollectiveHandle) have to be awaited within their step.
 ///
 /// # Errors of the step
 ///

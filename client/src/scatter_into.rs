@@ -1,15 +1,14 @@
 //! Reduce-scatter from one buffer into another.
 
-use pccl_core::element::CollectiveKind;
 use pccl_core::id::Tag;
 use pccl_core::plan::Shards;
 
-use crate::collective::{Called, Memory, Room, Scattering};
+use crate::collective::{Memory, Room, Scattering};
 use crate::communicator::Communicator;
 use crate::element::{Element, bytes_of, bytes_of_mut, resize};
 use crate::error::Error;
-use crate::gather::{Scattered, Shard};
-use crate::reduce::{CollectiveReport, Reduce};
+use crate::gather::{Scattered, scattered};
+use crate::reduce::Reduce;
 
 /// Memory for the shard of this peer.
 struct ShardRoom<'a, T> {
@@ -84,14 +83,13 @@ impl Communicator {
         }
         let call = async {
             let count = source.len();
-            let spec = reduce.spec_of(CollectiveKind::ReduceScatter, T::TYPE, count)?;
+            let called = reduce.call_scatter(&self.calls, T::TYPE, count)?;
             let tag = reduce.name();
-            let called = Called::of(&self.calls, tag, spec, reduce.limit())?;
             let mut room = ShardRoom { tag, shard };
             let scattering = Scattering::new(&self.calls, bytes_of(source), &mut room);
             let memory = Memory::Scattered(scattering);
             let report = called.conclude(memory).await?;
-            Ok(self.scattered(count, report))
+            Ok(scattered(&self.calls, count, report))
         };
         self.runtime.inside(call).await
     }
@@ -114,14 +112,6 @@ impl Communicator {
         shard.copy_within(own.clone(), 0);
         shard.truncate(own.len());
         Ok(scattered)
-    }
-
-    /// What a reduce-scatter of so many elements returns.
-    pub(crate) fn scattered(&self, len: usize, report: CollectiveReport) -> Scattered {
-        Scattered {
-            shard: Shard::new(len, self.peer_id(), &report.contributors),
-            report,
-        }
     }
 }
 

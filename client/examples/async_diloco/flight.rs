@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pccl::{AllReduceHandle, CollectiveReport, Communicator, Error, Reduce};
+use pccl::{CollectiveHandle, CollectiveReport, Communicator, Error, Reduce};
 use pccl_subprocess::tell;
 
 use super::run::talk::{Event, Overlap};
@@ -10,7 +10,7 @@ use super::run::talk::{Event, Overlap};
 /// A reduce that was started and is not awaited yet.
 pub(crate) struct Flight {
     round: u64,
-    handle: AllReduceHandle<Vec<f32>>,
+    handle: CollectiveHandle<Vec<f32>>,
     started: Instant,
 }
 
@@ -41,7 +41,7 @@ impl Flight {
         loop {
             match self.handle.wait() {
                 Ok(reduced) => {
-                    log.note(&reduced.report, self.started, awaited);
+                    log.note(&reduced.outcome, self.started, awaited);
                     if let Some(failed) = failed {
                         tell_recovery(self.round, failed);
                     }

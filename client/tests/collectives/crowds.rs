@@ -2,7 +2,7 @@
 
 use std::sync::Barrier;
 
-use pccl::{AllReduceHandle, Communicator, Error, Reduce, ReduceItem, Tag};
+use pccl::{CollectiveHandle, Communicator, Error, Reduce, ReduceItem, Tag};
 use pccl_master::{MasterBuilder, MasterConfig};
 
 use crate::support::{Run, together, together_with};
@@ -10,7 +10,7 @@ use crate::support::{Run, together, together_with};
 /// More than the master allows a peer to have in flight.
 const MANY: u64 = 1_100;
 
-fn start(peer: &Communicator, tag: u64) -> AllReduceHandle<Vec<u64>> {
+fn start(peer: &Communicator, tag: u64) -> CollectiveHandle<Vec<u64>> {
     peer.start_all_reduce(vec![tag], Reduce::sum().tag(tag))
 }
 

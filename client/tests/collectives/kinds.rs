@@ -1,5 +1,6 @@
 //! Reduce-scatter, all-gather, broadcast and barrier: what every peer ends with, also when peers go.
 
+mod background;
 mod given_up;
 mod into;
 mod kind;

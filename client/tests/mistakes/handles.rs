@@ -30,7 +30,7 @@ fn a_handle_is_polled_after_it_has_given_its_buffer_back() {
         let words = again.unwrap_err().downcast::<String>().unwrap();
         assert_eq!(
             *words,
-            "an AllReduceHandle was polled after it had given its buffer back"
+            "a CollectiveHandle was polled after it had given its buffer back"
         );
         vec![reduced.map(drop).map_err(Into::into)]
     });

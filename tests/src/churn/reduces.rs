@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use pccl::{AllReduceHandle, CollectiveReport, Communicator, Error, Next, Quantization};
+use pccl::{CollectiveHandle, CollectiveReport, Communicator, Error, Next, Quantization};
 
 use super::numbers::{LARGEST, Number, digest, fill, is_contribution, verify, verify_within};
 use super::talk::Done;
@@ -38,7 +38,7 @@ pub(super) struct Counts {
 /// A handle that runs.
 pub(super) struct Started {
     work: Work,
-    handle: AllReduceHandle<Vec<f32>>,
+    handle: CollectiveHandle<Vec<f32>>,
 }
 
 /// Makes all calls at once, and waits for their ends. The reduces come in the order of their tags.
@@ -111,7 +111,7 @@ pub(super) fn leave_midway(comm: Communicator, handles: Vec<Started>) -> Result<
     comm.shutdown();
     for Started { work, handle } in handles {
         match handle.wait() {
-            Ok(reduced) => drop(checked(&work, &reduced.buffer, &reduced.report)?),
+            Ok(reduced) => drop(checked(&work, &reduced.buffer, &reduced.outcome)?),
             Err(failed) => restored(&work, &failed.buffer, peer, &failed.error)?,
         }
     }
@@ -123,7 +123,7 @@ fn wait(comm: &Communicator, started: Started, counts: &Counts) -> Result<Commit
     loop {
         let failed = match handle.wait() {
             Ok(reduced) => {
-                let done = checked(&work, &reduced.buffer, &reduced.report)?;
+                let done = checked(&work, &reduced.buffer, &reduced.outcome)?;
                 return Ok((done, reduced.buffer));
             }
             Err(failed) => failed,

@@ -1,8 +1,8 @@
 //! The collectives of a simulated step that reduce nothing in place: each is checked at once.
 
 use pccl::{
-    Broadcast, CollectiveReport, Communicator, Error, Gather, GatherV, Next, PeerId, Reduce,
-    ReduceItem,
+    Broadcast, CollectiveHandle, CollectiveReport, Communicator, Error, Gather, GatherV, GatheredV,
+    Next, PeerId, Reduce, ReduceItem, Scattered,
 };
 
 use super::life::Life;
@@ -51,19 +51,44 @@ async fn broadcast(life: &Life, comm: &Communicator, key: Key, root: PeerId) -> 
     let mut buffer = vec![0.0_f32; ELEMENTS];
     fill(&mut buffer, key, comm.peer_id().0);
     let how = Broadcast::from(root).tag(key.tag);
-    while again(
-        life,
-        life.due("broadcast", comm.broadcast_async(&mut buffer, how))
-            .await?,
-    )?
-    .is_none()
-    {
+    loop {
+        let result;
+        (buffer, result) = life
+            .due("broadcast", spread(comm, buffer, (how, key)))
+            .await?;
+        if again(life, result)?.is_some() {
+            return right(is_contribution(&buffer, key, root.0), "a broadcast");
+        }
         right(
             is_contribution(&buffer, key, comm.peer_id().0),
             "a broadcast that failed",
         )?;
     }
-    right(is_contribution(&buffer, key, root.0), "a broadcast")
+}
+
+/// Whether the collectives of a step are made by handles.
+const fn by_handle(key: Key) -> bool {
+    key.revision % 2 == 1
+}
+
+/// The buffers of a handle, and how it has ended.
+async fn ended<B, R>(handle: CollectiveHandle<B, R>) -> (B, Result<R, Error>) {
+    match handle.await {
+        Ok(done) => (done.buffer, Ok(done.outcome)),
+        Err(failed) => (failed.buffer, Err(failed.error)),
+    }
+}
+
+async fn spread(
+    comm: &Communicator,
+    mut buffer: Vec<f32>,
+    (how, key): (Broadcast, Key),
+) -> (Vec<f32>, Result<CollectiveReport, Error>) {
+    if by_handle(key) {
+        return ended(comm.start_broadcast(buffer, how)).await;
+    }
+    let result = comm.broadcast_async(&mut buffer, how).await;
+    (buffer, result)
 }
 
 async fn gather(life: &Life, comm: &Communicator, key: Key) -> Result<(), Failed> {
@@ -73,10 +98,14 @@ async fn gather(life: &Life, comm: &Communicator, key: Key) -> Result<(), Failed
     let mut all = Vec::new();
     let how = GatherV::default().tag(key.tag);
     let gathered = loop {
-        let called = comm.all_gather_v_async(&mine, &mut all, how);
-        if let Some(gathered) = again(life, life.due("all_gather_v", called).await?)? {
+        let called = collect(comm, (mine, all), (how, key));
+        let result;
+        ((mine, all), result) = life.due("all_gather_v", called).await?;
+        if let Some(gathered) = again(life, result)? {
             break gathered;
         }
+        let is_as_before = is_contribution(&mine, key, own) && all.is_empty();
+        right(is_as_before, "an all_gather_v that failed")?;
     };
     let is_right = gathered.parts().all(|(peer, range)| {
         range.len() == length_of(peer.0)
@@ -85,6 +114,18 @@ async fn gather(life: &Life, comm: &Communicator, key: Key) -> Result<(), Failed
                 .is_some_and(|part| is_contribution(part, key, peer.0))
     });
     right(is_right, "an all_gather_v")
+}
+
+async fn collect(
+    comm: &Communicator,
+    (mine, mut all): (Vec<f32>, Vec<f32>),
+    (how, key): (GatherV, Key),
+) -> ((Vec<f32>, Vec<f32>), Result<GatheredV, Error>) {
+    if by_handle(key) {
+        return ended(comm.start_all_gather_v(mine, all, how)).await;
+    }
+    let result = comm.all_gather_v_async(&mine, &mut all, how).await;
+    ((mine, all), result)
 }
 
 /// Peers contribute different numbers of elements, one of them none.
@@ -97,8 +138,10 @@ async fn halves(life: &Life, comm: &Communicator, key: Key) -> Result<(), Failed
     fill(&mut buffer, key, comm.peer_id().0);
     let how = Reduce::sum().tag(key.tag);
     let scattered = loop {
-        let called = comm.reduce_scatter_async(&mut buffer, how);
-        if let Some(scattered) = again(life, life.due("reduce_scatter", called).await?)? {
+        let called = scatter(comm, buffer, (how, key));
+        let result;
+        (buffer, result) = life.due("reduce_scatter", called).await?;
+        if let Some(scattered) = again(life, result)? {
             break scattered;
         }
         right(
@@ -107,16 +150,14 @@ async fn halves(life: &Life, comm: &Communicator, key: Key) -> Result<(), Failed
         )?;
     };
     let how = Gather::of(scattered.shard.clone()).tag(key.tag + 1);
-    while again(
-        life,
-        life.due(
-            "all_gather",
-            comm.all_gather_async(&mut buffer, how.clone()),
-        )
-        .await?,
-    )?
-    .is_none()
-    {}
+    loop {
+        let called = put_together(comm, buffer, (how.clone(), key));
+        let result;
+        (buffer, result) = life.due("all_gather", called).await?;
+        if again(life, result)?.is_some() {
+            break;
+        }
+    }
     let members: Vec<u64> = scattered
         .report
         .contributors
@@ -127,6 +168,30 @@ async fn halves(life: &Life, comm: &Communicator, key: Key) -> Result<(), Failed
         verify(&buffer, key, &members, Op::Sum).is_ok(),
         "a reduce in two halves",
     )
+}
+
+async fn scatter(
+    comm: &Communicator,
+    mut buffer: Vec<f32>,
+    (how, key): (Reduce, Key),
+) -> (Vec<f32>, Result<Scattered, Error>) {
+    if by_handle(key) {
+        return ended(comm.start_reduce_scatter(buffer, how)).await;
+    }
+    let result = comm.reduce_scatter_async(&mut buffer, how).await;
+    (buffer, result)
+}
+
+async fn put_together(
+    comm: &Communicator,
+    mut buffer: Vec<f32>,
+    (how, key): (Gather, Key),
+) -> (Vec<f32>, Result<CollectiveReport, Error>) {
+    if by_handle(key) {
+        return ended(comm.start_all_gather(buffer, how)).await;
+    }
+    let result = comm.all_gather_async(&mut buffer, how).await;
+    (buffer, result)
 }
 
 /// Several buffers at once, which the library reduces again until all are done.

@@ -5,7 +5,10 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::task::Poll;
 
-use pccl::{Broadcast, CollectiveReport, Communicator, Element, Error, Gather, PeerId, Reduce};
+use pccl::{
+    Broadcast, CollectiveHandle, CollectiveReport, Communicator, Element, Error, Gather, PeerId,
+    Reduce,
+};
 
 /// A collective on a buffer, and the root of those that have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +91,39 @@ impl Kind {
         }
     }
 
+    /// The same in the background: its buffer comes back with its end.
+    pub(crate) fn start<T: Element>(
+        self,
+        peer: &Communicator,
+        buffer: Vec<T>,
+        tag: u64,
+    ) -> Started<T> {
+        let shard = peer.shard(buffer.len());
+        let reduce = Reduce::sum().tag(tag);
+        match self {
+            Self::AllReduce => Box::pin(ended(peer.start_all_reduce(buffer, reduce))),
+            Self::ReduceScatter => {
+                let handle = peer.start_reduce_scatter(buffer, reduce);
+                Box::pin(async {
+                    let (buffer, result) = ended(handle).await;
+                    (buffer, result.map(|scattered| scattered.report))
+                })
+            }
+            Self::AllGather => {
+                let gather = Gather::of(shard).tag(tag);
+                Box::pin(ended(peer.start_all_gather(buffer, gather)))
+            }
+            Self::Broadcast(root) => {
+                let broadcast = Broadcast::from(root).tag(tag);
+                Box::pin(ended(peer.start_broadcast(buffer, broadcast)))
+            }
+            Self::Barrier => {
+                let handle = peer.start_barrier();
+                Box::pin(async { (buffer, ended(handle).await.1) })
+            }
+        }
+    }
+
     /// Which part of an all-reduce's result, and which of the root's buffer or of others' shards, each peer ends with,
     /// where peer `i` contributes `inputs[i]` and its id is `ids[i]`.
     pub(crate) fn promised(self, ids: &[PeerId], inputs: &[Vec<u64>]) -> Vec<Vec<u64>> {
@@ -121,6 +157,18 @@ impl Kind {
             ends
         };
         (0..inputs.len()).map(ends_with).collect()
+    }
+}
+
+/// A collective in the background: its buffer, and how it has ended.
+pub(crate) type Started<T> =
+    Pin<Box<dyn Future<Output = (Vec<T>, Result<CollectiveReport, Error>)> + Send>>;
+
+/// The buffer of a handle, and how it has ended.
+pub(crate) async fn ended<B, R>(handle: CollectiveHandle<B, R>) -> (B, Result<R, Error>) {
+    match handle.await {
+        Ok(done) => (done.buffer, Ok(done.outcome)),
+        Err(failed) => (failed.buffer, Err(failed.error)),
     }
 }
 
