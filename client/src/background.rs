@@ -1,14 +1,17 @@
 //! Collectives in the background: calls that return a handle at once.
 
+use crate::barrier::call_barrier;
+use crate::broadcast::Broadcast;
 use crate::calls::Calls;
 use crate::collective::{Called, Memory};
 use crate::communicator::Communicator;
 use crate::element::{Element, bytes_of_mut};
 use crate::error::Error;
-use crate::gather::{Broadcast, Gather, Scattered, call_barrier, scattered};
+use crate::gather::Gather;
 use crate::gather_v::{GatherV, GatheredV};
 use crate::handle::{CollectiveHandle, Concluding};
 use crate::reduce::Reduce;
+use crate::scatter::{Scattered, scattered};
 
 /// Collectives in the background. Each handle owns the buffer of its collective until that has ended.
 impl Communicator {
@@ -112,10 +115,9 @@ impl Communicator {
         mut buffer: B,
         gather: Gather,
     ) -> CollectiveHandle<B> {
-        let is_restored = gather.is_restored();
         let called = gather.call(&self.calls, T::TYPE, buffer.as_mut().len());
         self.start(buffer, called, move |called, calls, buffer| {
-            let memory = Memory::of(calls, bytes_of_mut(buffer.as_mut()), is_restored);
+            let memory = gather.memory(calls, T::TYPE, bytes_of_mut(buffer.as_mut()));
             Box::pin(called.conclude(memory))
         })
     }
@@ -158,8 +160,7 @@ impl Communicator {
     ) -> CollectiveHandle<B> {
         let called = broadcast.call(&self.calls, T::TYPE, buffer.as_mut().len());
         self.start(buffer, called, move |called, calls, buffer| {
-            let data = bytes_of_mut(buffer.as_mut());
-            let memory = Memory::of(calls, data, broadcast.is_restored());
+            let memory = broadcast.memory(calls, bytes_of_mut(buffer.as_mut()));
             Box::pin(called.conclude(memory))
         })
     }

@@ -1,5 +1,6 @@
 //! One collective from its call to its verdict, on memory that is put back unless it is committed.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -215,6 +216,8 @@ pub(crate) enum Memory<'a> {
     },
     /// Holds the contribution at its place. It is not put back.
     Unsaved(&'a mut [u8]),
+    /// Likewise, but the contribution is put back, which is quantized.
+    Contributing(Contributing<'a>),
     /// Memory that is there once it is known how much it has to hold.
     Fresh(&'a mut (dyn Room + Send)),
     /// The shard of the result has memory that is there once it is known how much it has to hold.
@@ -280,6 +283,15 @@ pub(crate) struct Restoring<'a> {
     keep: bool,
 }
 
+/// Memory of which the contribution is put back when this is dropped, unless the result is to be kept.
+pub(crate) struct Contributing<'a> {
+    data: &'a mut [u8],
+    own: Range<usize>,
+    before: Backup,
+    backups: Arc<Backups>,
+    keep: bool,
+}
+
 impl<'a> Memory<'a> {
     /// Of a collective that moves nothing.
     pub(crate) const fn nothing() -> Self {
@@ -332,6 +344,21 @@ impl<'a> Memory<'a> {
         }
     }
 
+    /// The user's buffer, of which this range is put back after a failure.
+    pub(crate) fn contributing(calls: &Calls, data: &'a mut [u8], own: Range<usize>) -> Self {
+        let mut before = calls.backups.take(own.len());
+        if let Some(own) = data.get(own.clone()) {
+            before.scratch(own.len()).copy_from_slice(own);
+        }
+        Self::Contributing(Contributing {
+            data,
+            own,
+            before,
+            backups: Arc::clone(&calls.backups),
+            keep: false,
+        })
+    }
+
     fn lend(&mut self, port: &OperationPort) -> Result<UserBuffers<'_>, Error> {
         Ok(match self {
             Self::InPlace(restoring) => UserBuffers::InPlace {
@@ -340,6 +367,9 @@ impl<'a> Memory<'a> {
             },
             Self::Into { src, dst } => UserBuffers::Into { src, dst },
             Self::Unsaved(data) => UserBuffers::Fresh { data },
+            Self::Contributing(contributing) => UserBuffers::Fresh {
+                data: contributing.data,
+            },
             Self::Fresh(room) => {
                 // The peer machine starts nothing of which its links or the ranks know nothing.
                 let (shards, rank) = port.shards().ok_or(Error::MasterMisbehaved)?;
@@ -356,12 +386,24 @@ impl<'a> Memory<'a> {
         match self {
             Self::InPlace(restoring) => restoring.keep = true,
             Self::Weighted(weighted) => weighted.keep(),
+            Self::Contributing(contributing) => contributing.keep = true,
             Self::Into { .. }
             | Self::Unsaved(_)
             | Self::Fresh(_)
             | Self::Scattered(_)
             | Self::Noting { .. } => {}
         }
+    }
+}
+
+impl Drop for Contributing<'_> {
+    fn drop(&mut self) {
+        if let Some(own) = self.data.get_mut(self.own.clone())
+            && !self.keep
+        {
+            own.copy_from_slice(self.before.scratch(own.len()));
+        }
+        self.backups.give_back(std::mem::take(&mut self.before));
     }
 }
 

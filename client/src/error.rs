@@ -17,7 +17,7 @@ use pccl_trust::JoinError;
 
 use crate::address::BadAddress;
 use crate::advice::advice;
-use crate::gather::BARRIER;
+use crate::barrier::BARRIER;
 use crate::suspects::{Waited, longer};
 
 /// Why a call failed. Buffers and shared state are then as they were before the call, except for the result of

@@ -1,7 +1,10 @@
-//! By how much a quantized reduce may be wrong: the one place that says so.
+//! By how much the result of a quantized collective may be wrong: the one place that says so.
 
 use pccl_core::element::ElementType;
 
+use crate::broadcast::Broadcast;
+use crate::gather::Gather;
+use crate::gather_v::GatherV;
 use crate::reduce::Reduce;
 
 impl Reduce {
@@ -67,10 +70,47 @@ impl Reduce {
     }
 }
 
+impl Gather {
+    /// By how much an element may change if it is [quantized](Self::quantize). Each is encoded once: by at most B(m), as
+    /// in the [formula](Reduce::error_bound), with m = `largest`, the greatest absolute value in any shard. `None` and
+    /// infinite as there.
+    ///
+    /// ```
+    /// use pccl::{Communicator, ElementType, Gather, Quantization};
+    ///
+    /// fn bound(comm: &Communicator) -> Option<f64> {
+    ///     let to_bytes = Quantization::MinMax { to: ElementType::U8 };
+    ///     let gather = Gather::of(comm.shard(1000)).quantize(to_bytes);
+    ///     gather.error_bound(ElementType::F32, 1.0) // a little more than half of 2/255
+    /// }
+    /// # let _ = bound;
+    /// ```
+    #[must_use]
+    pub fn error_bound(&self, element: ElementType, largest: f64) -> Option<f64> {
+        pccl_plane::encoding_error_bound((element, self.quantization()), largest)
+    }
+}
+
+impl GatherV {
+    /// By how much an element may change if it is [quantized](Self::quantize), as [`Gather::error_bound`].
+    #[must_use]
+    pub fn error_bound(&self, element: ElementType, largest: f64) -> Option<f64> {
+        pccl_plane::encoding_error_bound((element, self.quantization()), largest)
+    }
+}
+
+impl Broadcast {
+    /// By how much an element may change if it is [quantized](Self::quantize), as [`Gather::error_bound`].
+    #[must_use]
+    pub fn error_bound(&self, element: ElementType, largest: f64) -> Option<f64> {
+        pccl_plane::encoding_error_bound((element, self.quantization()), largest)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Quantization;
+    use crate::{PeerId, Quantization};
 
     const TO_BYTES: Quantization = Quantization::MinMax {
         to: ElementType::U8,
@@ -116,6 +156,24 @@ mod tests {
 
         assert_eq!(half(Reduce::sum()), f64::INFINITY);
         assert!(half(Reduce::avg()).is_finite());
+    }
+
+    #[test]
+    fn what_is_gathered_loses_half_a_step_however_many_peers_there_are() {
+        let broadcast = Broadcast::from(PeerId(1)).quantize(TO_BYTES);
+        let gather = GatherV::default().quantize(TO_BYTES);
+
+        let bound = broadcast.error_bound(ElementType::F32, 1.0).unwrap();
+        assert_eq!(gather.error_bound(ElementType::F32, -1.0), Some(bound));
+        assert!((1.0 / 255.0..1.05 / 255.0).contains(&bound), "{bound}");
+        for none in [f64::NAN, f64::INFINITY] {
+            let bound = broadcast.error_bound(ElementType::F32, none);
+            assert_eq!(bound, Some(f64::INFINITY));
+        }
+        let beyond = broadcast.error_bound(ElementType::F16, 70_000.0);
+        assert_eq!(beyond, Some(f64::INFINITY));
+        assert_eq!(broadcast.error_bound(ElementType::I32, 1.0), None);
+        assert_eq!(GatherV::default().error_bound(ElementType::F32, 1.0), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use pccl_core::element::{CollectiveKind, ElementType};
+use pccl_core::element::{CollectiveKind, ElementType, Quantization};
 use pccl_core::id::{PeerId, Tag};
 use pccl_core::plan::Shards;
 
@@ -29,6 +29,7 @@ use crate::reduce::CollectiveReport;
 pub struct GatherV {
     limit: u64,
     tag: Tag,
+    quantization: Quantization,
     time_limit: Option<Duration>,
 }
 
@@ -41,6 +42,7 @@ impl GatherV {
         Self {
             limit: elements as u64,
             tag: Tag(0),
+            quantization: Quantization::None,
             time_limit: None,
         }
     }
@@ -48,6 +50,13 @@ impl GatherV {
     /// Names the collective. Default: 0.
     pub const fn tag(mut self, tag: u64) -> Self {
         self.tag = Tag(tag);
+        self
+    }
+
+    /// Quantizes the elements on their way between peers, as [`Gather::quantize`](crate::Gather::quantize) does: in the
+    /// result, those of this peer are what the others get. What it contributes from is only read. Default: as they are.
+    pub const fn quantize(mut self, how: Quantization) -> Self {
+        self.quantization = how;
         self
     }
 
@@ -188,6 +197,10 @@ impl Communicator {
 }
 
 impl GatherV {
+    pub(crate) const fn quantization(&self) -> Quantization {
+        self.quantization
+    }
+
     /// Calls the all-gather. This peer contributes so many elements.
     pub(crate) fn call(
         self,
@@ -199,7 +212,8 @@ impl GatherV {
             own: own as u64,
             limit: self.limit,
         };
-        Called::of(calls, self.tag, spec_of(kind, element, 0), self.time_limit)
+        let spec = spec_of(kind, (element, self.quantization), 0)?;
+        Called::of(calls, self.tag, spec, self.time_limit)
     }
 
     /// Carries it out. `all` is as it was unless it succeeds.

@@ -7,8 +7,8 @@ use crate::collective::{Memory, Room, Scattering};
 use crate::communicator::Communicator;
 use crate::element::{Element, bytes_of, bytes_of_mut, resize};
 use crate::error::Error;
-use crate::gather::{Scattered, scattered};
 use crate::reduce::Reduce;
+use crate::scatter::{Scattered, scattered};
 
 /// Memory for the shard of this peer.
 struct ShardRoom<'a, T> {

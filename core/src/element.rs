@@ -318,8 +318,8 @@ impl fmt::Display for ReduceOp {
 /// decodes a frame, reduces in `f32` (`f64` for `F64`), and encodes the result again. With
 /// [`Direct`](Algorithm::Direct) contributions meet at one rank, so an element is encoded twice, and with
 /// [`TwoLevel`](Algorithm::TwoLevel) three times at most. With [`TwoLevelRing`](Algorithm::TwoLevelRing) it is encoded
-/// once at its own site and once at each site that its sum passes. An element becomes the nearest value of its frame's
-/// grid.
+/// once at its own site and once at each site that its sum passes. If nothing is reduced, it is encoded once, by the rank
+/// that contributes it. An element becomes the nearest value of its frame's grid.
 ///
 /// # Infinity and NaN
 /// If one contribution, or one partial sum, is infinite or NaN, all elements of its frame are NaN in the result. With

@@ -31,6 +31,23 @@ pub fn error_bound(
     Some(around.max(in_levels.follow(op, world_size, Chunk::in_levels)))
 }
 
+/// By how much an element may change that is encoded once and decoded, where none has an absolute value greater than
+/// `largest`. `None` and infinite as in [`error_bound`].
+#[must_use]
+pub fn encoding_error_bound(
+    (element, quantization): (ElementType, Quantization),
+    largest: f64,
+) -> Option<f64> {
+    let codec = codec_of(element, quantization)??;
+    let greatest = Rounding::of(element)?.greatest;
+    // Written so that NaN counts as too large.
+    let fits = largest.abs() <= greatest;
+    Some(match fits {
+        true => lost_by(codec, largest.abs()),
+        false => f64::INFINITY,
+    })
+}
+
 /// A chunk on its way, at its worst.
 struct Chunk {
     /// For partial results, which keep the precision of sums.

@@ -67,7 +67,7 @@ mod run;
 mod tests;
 mod work;
 
-pub use error_bound::error_bound;
+pub use error_bound::{encoding_error_bound, error_bound};
 pub use floats::Float;
 pub use handover::LinkBroke;
 pub use memory::{Backup, UserBuffers, ZeroedMemory};

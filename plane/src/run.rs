@@ -157,6 +157,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 }
             }
             if self.work.is_done() {
+                self.work.adopt_own(&mut self.buffers)?;
                 self.note_what_was_carried();
                 return Poll::Ready(Ok(self.stats));
             }

@@ -126,6 +126,9 @@ pub(crate) struct RankWork {
     coding: Option<Coding>,
     /// The sums of which terms are kept until all are here, stripe by stripe.
     kept: Vec<Kept>,
+    /// Own contributions that are replaced by what others decode once they have left: where that is written, as a
+    /// sequence of adjoining pieces, and the bytes.
+    adopted: Vec<(usize, Range<u64>)>,
     element_bytes: usize,
     /// Most elements of a frame of the own contribution, where it is not encoded.
     frame_elements: u64,
@@ -178,6 +181,10 @@ impl RankWork {
                 &mut slots,
             )?);
         }
+        let is_adopted = coding.is_some() && !task.kind.reduces();
+        let adopted = stripes.iter().filter(|_| is_adopted);
+        let adopted = adopted.map(|stripe| Some((slots.next()?, stripe.contributed()?)));
+        let adopted = adopted.collect::<Option<_>>()?;
         let comes_back = kept.is_empty() && stripes.iter().any(StripeWork::comes_back);
         let window = match (&coding, comes_back) {
             (Some(_), true) => Window::of_encoded(pace, pool.encoded()),
@@ -193,6 +200,7 @@ impl RankWork {
             sums: Sums::of(spec, place.world),
             coding,
             kept,
+            adopted,
             element_bytes,
             frame_elements: plan::frame_elements(element_bytes, pace.frame_bytes),
             stripes,
@@ -249,7 +257,7 @@ impl RankWork {
     /// In how many sequences of adjoining pieces the result is written.
     pub(crate) fn slots(&self) -> usize {
         let of_kept = self.kept.iter().filter(|kept| kept.is_result()).count();
-        of_kept + self.stripes.iter().map(StripeWork::slots).sum::<usize>()
+        self.adopted.len() + of_kept + self.stripes.iter().map(StripeWork::slots).sum::<usize>()
     }
 
     fn sources(&self) -> impl Iterator<Item = &Source> {

@@ -8,10 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pccl::half::{bf16, f16};
-use pccl::{
-    Broadcast, CollectiveReport, Communicator, ElementType, Gather, PeerId, ReduceItem, Tcp,
-    Transport,
-};
+use pccl::{CollectiveReport, Communicator, ElementType, ReduceItem, Tcp, Transport};
 use pccl_subprocess::tell;
 
 use super::collective::Collective;
@@ -28,10 +25,7 @@ use super::talk::{
     Buffers, Contestant, Event, Measured, Order, Series, end_with_parent, next_order,
 };
 use super::watch::{Watch, watched};
-use super::work::Work;
-
-/// The peer of rank 0: ranks join one after the other.
-const FIRST: PeerId = PeerId(1);
+use super::work::{FIRST, Work};
 
 /// What the parent tells a rank on its command line.
 #[derive(Clone, Debug, clap::Args)]
@@ -338,28 +332,10 @@ fn call<T: Number>(
             scattered.report
         }
         Collective::AllGather => {
-            let gather = Gather::of(comm.shard(result.len()));
-            let gather = match work.algorithm {
-                Some(wish) => gather.algorithm(wish),
-                None => gather,
-            };
-            let gather = match work.is_backed_up() {
-                true => gather,
-                false => gather.without_backup(),
-            };
-            comm.all_gather(result, gather)?
+            let shard = comm.shard(result.len());
+            comm.all_gather(result, work.gather(shard))?
         }
-        Collective::Broadcast => {
-            let broadcast = match work.algorithm {
-                Some(wish) => Broadcast::from(FIRST).algorithm(wish),
-                None => Broadcast::from(FIRST),
-            };
-            let broadcast = match work.is_backed_up() {
-                true => broadcast,
-                false => broadcast.without_backup(),
-            };
-            comm.broadcast(result, broadcast)?
-        }
+        Collective::Broadcast => comm.broadcast(result, work.spread(FIRST))?,
     })
 }
 

@@ -2,10 +2,16 @@
 
 use std::fmt;
 
-use pccl::{Algorithm, Checksums, ElementType, Quantization, Reduce, ReduceOp};
+use pccl::{
+    Algorithm, Broadcast, Checksums, ElementType, Gather, PeerId, Quantization, Reduce, ReduceOp,
+    Shard,
+};
 
 use super::collective::Collective;
 use super::contribution::largest;
+
+/// The peer of rank 0: ranks join one after the other.
+pub(crate) const FIRST: PeerId = PeerId(1);
 
 const OPERATIONS: [ReduceOp; 5] = [
     ReduceOp::Sum,
@@ -92,9 +98,6 @@ impl Work {
         if self.quantize.is_some() && self.error_bound(2).is_none() {
             return Err("--quantize needs a type of floating-point numbers");
         }
-        if self.quantize.is_some() && !self.collective.reduces() {
-            return Err("--quantize needs a collective that reduces");
-        }
         if self.ordered && (self.quantize.is_some() || !self.collective.reduces()) {
             return Err("--ordered needs a collective that reduces, and no --quantize");
         }
@@ -129,7 +132,10 @@ impl Work {
     /// at all, or the compression does not go with the type.
     pub(crate) fn error_bound(&self, peers: usize) -> Option<f64> {
         let largest = largest(self.op) as f64;
-        self.reduce(0).error_bound(self.element, peers, largest)
+        match self.collective.reduces() {
+            true => self.reduce(0).error_bound(self.element, peers, largest),
+            false => self.spread(FIRST).error_bound(self.element, largest),
+        }
     }
 
     /// Can a result of so many peers be checked?
@@ -164,10 +170,7 @@ impl Work {
             ReduceOp::Max => Reduce::max(),
             ReduceOp::Min => Reduce::min(),
         };
-        let compression = self.quantize.map(|compression| compression.quantization);
-        let reduce = reduce
-            .tag(tag)
-            .quantize(compression.unwrap_or(Quantization::None));
+        let reduce = reduce.tag(tag).quantize(self.quantization());
         let reduce = match self.algorithm {
             Some(wish) => reduce.algorithm(wish),
             None => reduce,
@@ -177,6 +180,37 @@ impl Work {
         } else {
             reduce
         }
+    }
+
+    /// The gather of this shard.
+    pub(crate) fn gather(&self, shard: Shard) -> Gather {
+        let gather = Gather::of(shard).quantize(self.quantization());
+        let gather = match self.algorithm {
+            Some(wish) => gather.algorithm(wish),
+            None => gather,
+        };
+        match self.is_backed_up() {
+            true => gather,
+            false => gather.without_backup(),
+        }
+    }
+
+    /// The broadcast of this root.
+    pub(crate) fn spread(&self, root: PeerId) -> Broadcast {
+        let broadcast = Broadcast::from(root).quantize(self.quantization());
+        let broadcast = match self.algorithm {
+            Some(wish) => broadcast.algorithm(wish),
+            None => broadcast,
+        };
+        match self.is_backed_up() {
+            true => broadcast,
+            false => broadcast.without_backup(),
+        }
+    }
+
+    fn quantization(&self) -> Quantization {
+        let compression = self.quantize.map(|compression| compression.quantization);
+        compression.unwrap_or(Quantization::None)
     }
 
     /// What lanes within a machine ask for, and the connections of the floor as well.

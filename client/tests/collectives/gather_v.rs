@@ -3,7 +3,10 @@
 use std::fmt::Debug;
 
 use pccl::half::{bf16, f16};
-use pccl::{Communicator, Element, Error, GatherV, PeerId, Reduce, SpecField, Tag};
+use pccl::{
+    Communicator, Element, ElementType, Error, GatherV, PeerId, Quantization, Reduce, SpecField,
+    Tag,
+};
 
 use crate::support::lanes::Distance;
 use crate::support::{Run, disagreement, together_with};
@@ -112,6 +115,40 @@ fn every_peer_ends_with_what_all_have_in_the_order_of_the_ranks() {
             gathers::<f64>(peer, index, &ids);
         });
     }
+}
+
+#[test]
+fn what_is_quantized_is_the_same_on_all_peers_and_what_it_is_made_of_stays() {
+    const LARGEST: f32 = 100.0;
+    let to_words = Quantization::MinMax {
+        to: ElementType::U16,
+    };
+    let how = GatherV::default().quantize(to_words);
+    let bound = how.error_bound(ElementType::F32, LARGEST.into()).unwrap();
+    let run = Run::new();
+    let mut peers = run.peers(3);
+    let ids = ids(&peers);
+    let own = |index: usize| -> Vec<f32> {
+        let place = |place: usize| (place * (index + 1)) as f32 % 997.0 / 997.0 * LARGEST;
+        (0..[0, 100_001, 70_003][index]).map(place).collect()
+    };
+
+    let results = together_with(&mut peers, |index, peer| {
+        let (mine, mut all) = (own(index), Vec::new());
+        let gathered = peer.all_gather_v(&mine, &mut all, how).unwrap();
+        assert_eq!(mine, own(index));
+        assert!(gathered.report.bytes_sent < 2 * 4 * 170_004);
+        for (id, range) in gathered.parts() {
+            let exact = own(ids.iter().position(|known| *known == id).unwrap());
+            let errors = all[range].iter().zip(&exact);
+            let errors = errors.map(|(got, exact)| f64::from((got - exact).abs()));
+            assert!(errors.fold(0.0, f64::max) <= bound);
+        }
+        all
+    });
+
+    assert!(results[0] != [own(0), own(1), own(2)].concat());
+    assert!(results.iter().all(|all| *all == results[0]));
 }
 
 /// Each peer is the one that has nearly all in its turn.

@@ -180,7 +180,7 @@ impl Peers {
 }
 
 /// By what a broadcast travels where other collectives travel by this.
-fn spread_by(wish: Algorithm) -> Algorithm {
+pub(crate) fn spread_by(wish: Algorithm) -> Algorithm {
     match wish {
         Algorithm::TwoLevel => wish,
         Algorithm::Direct | Algorithm::Circulant => Algorithm::Tree,
@@ -194,7 +194,7 @@ fn first<T>(own: &[Vec<T>], count: usize) -> Vec<&[T]> {
 }
 
 /// The shards of all, longer ones first, in the order of the peers.
-fn gathered<T: Element>(contributions: &[&[T]]) -> Vec<T> {
+pub(crate) fn gathered<T: Element>(contributions: &[&[T]]) -> Vec<T> {
     let (world, count) = (contributions.len(), contributions[0].len());
     let mut all = Vec::new();
     for (index, own) in contributions.iter().enumerate() {

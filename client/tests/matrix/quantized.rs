@@ -1,9 +1,9 @@
 //! Floats that travel in fewer bits: within the stated bound of the exact result.
 
 use pccl::half::{bf16, f16};
-use pccl::{Algorithm, Element, ElementType, Quantization, Reduce};
+use pccl::{Algorithm, Broadcast, Element, ElementType, Gather, Quantization, Reduce};
 
-use crate::algorithms::{MOST, Peers, WORLDS};
+use crate::algorithms::{MOST, Peers, WORLDS, gathered, spread_by};
 use crate::group::{Group, bytes};
 use crate::number::at_once;
 use crate::plain::{contributions, first};
@@ -142,6 +142,70 @@ where
             }
         }
     }
+}
+
+/// A gather and a broadcast of all sizes, of which every peer has to have the same bits, within the bound.
+fn check_copies_by<T: Element>(peers: &mut Peers, wish: Algorithm, of_f64: fn(f64) -> T)
+where
+    f64: From<T>,
+{
+    let world = peers.world();
+    let numbers = numbers(world, MOST, of_f64);
+    for quantization in QUANTIZATIONS {
+        for count in [0, 1, world - 1, world, 1025, MOST] {
+            let own = first(&numbers, count);
+            let of_root = count % world;
+            let root = peers.all()[of_root].peer_id();
+            let broadcast = Broadcast::from(root).quantize(quantization);
+            let broadcast = broadcast.algorithm(spread_by(wish));
+            let bound = broadcast.error_bound(T::TYPE, LARGEST).unwrap();
+            let results = together_with(peers.all(), |index, peer| {
+                let (mut all, mut spread) = (own[index].to_vec(), own[index].to_vec());
+                let gather = Gather::of(peer.shard(count)).quantize(quantization);
+                assert_eq!(gather.error_bound(T::TYPE, LARGEST), Some(bound));
+                let report = peer.all_gather(&mut all, gather.algorithm(wish)).unwrap();
+                let is_fewer = report.bytes_sent <= size_of_val(own[index]) as u64;
+                assert!(count < MOST || wish != Algorithm::Ring || is_fewer);
+                peer.broadcast(&mut spread, broadcast).unwrap();
+                [all, spread]
+            });
+
+            let what = format!("{wish}, {count} {}, {quantization}", T::TYPE);
+            for (which, exact) in [gathered(&own), own[of_root].to_vec()].iter().enumerate() {
+                let result = &results[0][which];
+                for other in &results {
+                    assert!(bytes(&other[which]) == bytes(result), "{what}");
+                }
+                for (got, exact) in result.iter().zip(exact) {
+                    let error = (f64::from(*got) - f64::from(*exact)).abs();
+                    assert!(error <= bound, "{what}: {error} of {bound}");
+                }
+            }
+        }
+    }
+}
+
+fn copies_by(sites: usize, wish: Algorithm) {
+    for world in WORLDS {
+        let mut peers = Peers::at(sites, world);
+        check_copies_by::<f16>(&mut peers, wish, f16::from_f64);
+        check_copies_by::<bf16>(&mut peers, wish, bf16::from_f64);
+        check_copies_by::<f32>(&mut peers, wish, |number| number as f32);
+        check_copies_by::<f64>(&mut peers, wish, |number| number);
+    }
+}
+
+#[test]
+fn what_is_only_copied_around_a_ring_or_directly_is_within_the_bound_on_all_peers() {
+    copies_by(1, Algorithm::Ring);
+    copies_by(1, Algorithm::Direct);
+}
+
+#[test]
+fn what_is_only_copied_in_two_levels_is_within_the_bound_on_all_peers() {
+    copies_by(2, Algorithm::TwoLevel);
+    copies_by(3, Algorithm::TwoLevel);
+    copies_by(3, Algorithm::TwoLevelRing);
 }
 
 /// The result of an all-reduce. All peers have to have its bits, and those of its shards if it is scattered.

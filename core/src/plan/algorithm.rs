@@ -381,7 +381,8 @@ impl Algorithm {
 
     /// Whether a collective can use this algorithm in a world of `world` ranks, on these paths.
     ///
-    /// A quantized collective takes the ring, `TwoLevel`, `TwoLevelRing` or the direct exchange. A buffer is sent whole
+    /// A quantized collective takes the ring, `TwoLevel`, `TwoLevelRing` or the direct exchange, and a broadcast the chain,
+    /// the tree or `TwoLevel`. A buffer is sent whole
     /// if it has at most [`WHOLE_BUFFER_MAX`] bytes, and if the buffers of all ranks together fit in one frame
     /// ([`FRAME_PAYLOAD_MAX`]), because a rank keeps them all until it adds. Rounds are limited to
     /// [`CIRCULANT_BUFFER_MAX`] bytes, because a round is one message. Two levels need several sites, and several
@@ -419,18 +420,18 @@ impl Algorithm {
         self.carries(&spec.kind) && is_reached && fits && is_encodable && keeps_order
     }
 
-    /// Whether its frames can be quantized: each chunk is completed by one rank, from which all others get the encoded
-    /// result.
+    /// Whether its frames can be quantized: one rank completes or contributes each chunk, and all others get its encoded
+    /// frames.
     #[must_use]
     pub const fn carries_encoded(self) -> bool {
         match self {
-            Self::Ring | Self::Direct | Self::TwoLevel | Self::TwoLevelRing => true,
-            Self::Chain
-            | Self::Whole(_)
-            | Self::Circulant
-            | Self::TwoLevelWhole
-            | Self::Relay
-            | Self::Tree => false,
+            Self::Ring
+            | Self::Chain
+            | Self::Direct
+            | Self::TwoLevel
+            | Self::TwoLevelRing
+            | Self::Tree => true,
+            Self::Whole(_) | Self::Circulant | Self::TwoLevelWhole | Self::Relay => false,
         }
     }
 

@@ -3,6 +3,7 @@
 mod adopting;
 mod all_reduce;
 mod choosing;
+mod copied;
 mod damaged;
 mod direct;
 mod drift;

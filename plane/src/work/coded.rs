@@ -4,19 +4,21 @@
 //! its own. A rank that reduces decodes a frame, adds its own elements in `f32` or `f64`, and encodes
 //! the sum again. So does a rank that keeps terms, once all are here. The rank that finishes a chunk adopts what the
 //! others will decode, and the gather phase passes the encoded bytes on as they are: so all ranks end with the same
-//! bits.
+//! bits. If nothing is reduced, whoever contributes a chunk adopts what the others decode once all of it has left
+//! ([`RankWork::adopt_own`]).
 
 use std::ops::Range;
 
-use pccl_core::element::{CollectiveSpec, ElementType, Quantization};
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization};
+use pccl_core::plan;
 use pccl_kernels::{Codec, Op, Scheme};
 
-use super::RankWork;
 use super::fault::Defect;
 use super::frame::Body;
 use super::kept::{Form, Kept};
 use super::kernel::element_of;
 use super::stripe::Handling;
+use super::{RankWork, to_memory};
 use crate::floats::Float;
 use crate::memory::UserBuffers;
 use crate::pace::ENCODED_FRAME_ELEMENTS;
@@ -33,12 +35,12 @@ pub(super) struct Coding {
 
 impl Coding {
     /// How the frames of this collective are encoded: `Some(None)` if they are not, `None` if the quantization does
-    /// not go with the element type, or nothing is reduced.
+    /// not go with the element type, or nothing travels.
     pub(super) fn of(spec: &CollectiveSpec) -> Option<Option<Self>> {
         let Some(codec) = codec_of(spec.element, spec.quantization)? else {
             return Some(None);
         };
-        if !spec.kind.reduces() {
+        if spec.kind == CollectiveKind::Barrier {
             return None;
         }
         Some(Some(Self {
@@ -112,6 +114,26 @@ impl RankWork {
         let mut frame = self.scratch.take(length);
         codec.encode(own, frame.get_mut(..length).ok_or(Defect::here())?)?;
         Ok((Body::Held(frame), length))
+    }
+
+    /// Of a collective that reduces nothing, when all has left: replaces the own contribution by what others decode, frame
+    /// by frame as they were sent.
+    pub(crate) fn adopt_own(&mut self, buffers: &mut UserBuffers<'_>) -> Result<(), Defect> {
+        let limit = self.piece_bytes();
+        for (slot, own) in std::mem::take(&mut self.adopted) {
+            for frame in plan::frames(own, limit) {
+                let range = to_memory(&frame)?;
+                let (Body::Held(encoded), length) = self.encode_contribution(&range, buffers)?
+                else {
+                    return Err(Defect::here());
+                };
+                let codec = self.coding.as_ref().ok_or(Defect::here())?.codec;
+                let place = buffers.overwrite(slot, range).ok_or(Defect::here())?;
+                codec.decode(encoded.get(..length).ok_or(Defect::here())?, place)?;
+                self.scratch.put(encoded);
+            }
+        }
+        Ok(())
     }
 
     /// Adds the own contribution to an encoded frame, and keeps the result where it is one.

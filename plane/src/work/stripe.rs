@@ -189,6 +189,16 @@ impl StripeWork {
         })
     }
 
+    /// What this rank contributes, empty if it contributes nothing. `None`: it does not send the same to each rank that
+    /// it sends anything to.
+    pub(super) fn contributed(&self) -> Option<Range<u64>> {
+        let Some((first, others)) = self.own.split_first() else {
+            return Some(0..0);
+        };
+        let is_same = |own: &Own| own.rest == first.rest;
+        others.iter().all(is_same).then(|| first.rest.clone())
+    }
+
     /// Does anything that arrives tell how far the own contribution has come?
     pub(super) fn comes_back(&self) -> bool {
         self.flows.iter().any(|flow| flow.handling.comes_back)

@@ -3,7 +3,10 @@
 
 use std::thread;
 
-use pccl::{Broadcast, Communicator, Error, Gather, PeerId, Reduce, Scattered, SpecField, Tag};
+use pccl::{
+    Broadcast, Communicator, ElementType, Error, Gather, PeerId, Quantization, Reduce, Scattered,
+    SpecField, Tag,
+};
 
 use super::kind::{BARRIER, Kind, input, inputs, shards};
 use crate::support::{Run, admit, begin, disagreement, together, together_with};
@@ -91,6 +94,41 @@ fn other_lengths_element_types_and_roots_are_refused_to_all_and_named() {
     });
 
     assert_eq!(told(roots), refused(SpecField::Root));
+    go_on(&mut peers, 4);
+}
+
+#[test]
+fn other_quantizations_are_refused_to_all_and_those_of_integers_to_whoever_asks() {
+    let run = Run::new();
+    let (mut peers, ids) = sorted(&run, 3);
+    let to_bytes = Quantization::MinMax {
+        to: ElementType::U8,
+    };
+    let root = ids[0];
+    let errors = together_with(&mut peers, |index, peer| {
+        let quantization = match index {
+            2 => to_bytes,
+            _ => Quantization::Blockwise4,
+        };
+        let mut buffer = [0.1_f32 * index as f32; 10];
+        let gather = Gather::of(peer.shard(10)).quantize(quantization).tag(4);
+        let gathered = peer.all_gather(&mut buffer, gather).unwrap_err();
+        let broadcast = Broadcast::from(root).quantize(quantization).tag(4);
+        let told = peer.broadcast(&mut buffer, broadcast).unwrap_err();
+        assert_eq!(buffer, [0.1_f32 * index as f32; 10]);
+        [disagreement(&gathered), disagreement(&told)]
+    });
+
+    let refused = (Tag(4), SpecField::Quantization, vec![ids[0], ids[2]]);
+    assert_eq!(errors, vec![[refused.clone(), refused]; 3]);
+    let integers = Gather::of(peers[0].shard(10)).quantize(to_bytes);
+    let refused = peers[0].all_gather(&mut [7_i32; 10], integers);
+    let (element, quantization) = (ElementType::I32, to_bytes);
+    let error = Error::NotSupported {
+        element,
+        quantization,
+    };
+    assert_eq!(refused, Err(error));
     go_on(&mut peers, 4);
 }
 

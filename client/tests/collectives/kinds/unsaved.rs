@@ -2,7 +2,7 @@
 
 use std::future::pending;
 
-use pccl::{Broadcast, Communicator, Error, Gather, PeerId};
+use pccl::{Broadcast, Communicator, ElementType, Error, Gather, PeerId, Quantization};
 
 use super::kind::{Kind, input, inputs};
 use crate::support::{Run, together_with};
@@ -100,4 +100,70 @@ fn after_a_loss_the_own_shard_is_there_to_be_gathered_again() {
         buffer
     });
     assert_eq!(gathered, [shards.concat(), shards.concat()]);
+}
+
+/// What a peer contributes is replaced when all of it has left, and the collective fails after that.
+#[test]
+fn after_a_loss_what_was_quantized_is_there_in_full_precision() {
+    const COUNT: usize = 200_000;
+    const TO_BYTES: Quantization = Quantization::MinMax {
+        to: ElementType::U8,
+    };
+    let own = |index: usize| -> Vec<f32> {
+        let numbers = (0..COUNT).map(|place| (place % 1009) as f32 / 7.0 + index as f32);
+        numbers.collect()
+    };
+    for of_root in [None, Some(0), Some(1)] {
+        let run = Run::new();
+        let mut peers = run.peers(2);
+        let root = of_root.map(|of_root: usize| peers[of_root].peer_id());
+        let builder = run.builder();
+        // Its part is done, and mostly those of the others are; nobody else knows.
+        let doomed = run.join_doomed_as(
+            builder,
+            &mut peers,
+            ("plan_done", 1),
+            move |doomed| async move {
+                let mut buffer = own(2);
+                let _ = match root {
+                    None => {
+                        let gather = Gather::of(doomed.shard(COUNT)).quantize(TO_BYTES);
+                        doomed.all_gather_async(&mut buffer, gather).await
+                    }
+                    Some(root) => {
+                        let broadcast = Broadcast::from(root).quantize(TO_BYTES);
+                        doomed.broadcast_async(&mut buffer, broadcast).await
+                    }
+                };
+                pending::<()>().await;
+            },
+        );
+
+        together_with(&mut peers, |index, peer| {
+            let mut buffer = own(index);
+            let shard = peer.shard(COUNT);
+            let ended = match root {
+                None => {
+                    let gather = Gather::of(shard.clone()).quantize(TO_BYTES);
+                    peer.all_gather(&mut buffer, gather.without_backup())
+                }
+                Some(root) => {
+                    let broadcast = Broadcast::from(root).quantize(TO_BYTES);
+                    peer.broadcast(&mut buffer, broadcast.without_backup())
+                }
+            };
+
+            match (ended, of_root) {
+                (Ok(_), _) => assert!(buffer != own(index), "it is quantized"),
+                (Err(Error::Aborted { .. }), None) => {
+                    assert!(shard.of(&buffer) == shard.of(&own(index)));
+                }
+                (Err(Error::Aborted { .. }), Some(of_root)) => {
+                    assert!(index != of_root || buffer == own(index));
+                }
+                (Err(other), _) => panic!("{other}"),
+            }
+        });
+        doomed.join().unwrap();
+    }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
-use crate::id::PeerId;
+use crate::id::{Membership, PeerId};
 use crate::wire::{
     CIRCULANT_BUFFER_MAX, DIRECT_BUFFER_MAX, DIRECT_WITHIN_MACHINE_MAX, FRAME_PAYLOAD_MAX,
     SITE_RING_SHARD_MIN, WHOLE_AMONG_SITES_MAX, WHOLE_BUFFER_MAX,
@@ -186,6 +186,43 @@ fn a_quantized_buffer_is_never_sent_whole_and_takes_no_rounds() {
     let large = DIRECT_BUFFER_MAX / 4 + 1;
     assert_eq!(of(large, between_machines(Reach::Mesh)), Algorithm::Ring);
     assert_eq!(of(large, two_levels), Algorithm::TwoLevel);
+}
+
+#[test]
+fn a_quantized_gather_takes_no_rounds_and_a_quantized_broadcast_travels_as_any_other() {
+    let of = |kind, quantization, count, paths| {
+        let spec = CollectiveSpec {
+            kind,
+            quantization,
+            ..spec(ElementType::F32, count)
+        };
+        Algorithm::of(&spec, 8, paths)
+    };
+    let gather = CollectiveKind::AllGather {
+        laid_out_for: Membership(0),
+    };
+    let within = within_a_machine(Reach::Mesh);
+    let none = Quantization::None;
+    let four_bits = Quantization::Blockwise4;
+
+    assert_eq!(of(gather, none, 1000, within), Algorithm::Circulant);
+    assert_eq!(of(gather, four_bits, 1000, within), Algorithm::Ring);
+    let broadcast = CollectiveKind::Broadcast { root: PeerId(1) };
+    let two_levels = Paths {
+        two_levels: true,
+        ..between_machines(Reach::Mesh)
+    };
+    let ring = between_machines(Reach::Ring);
+    let mesh = between_machines(Reach::Mesh);
+    for (paths, expected) in [
+        (ring, Algorithm::Chain),
+        (mesh, Algorithm::Tree),
+        (two_levels, Algorithm::TwoLevel),
+    ] {
+        for quantization in [none, four_bits] {
+            assert_eq!(of(broadcast, quantization, 1000, paths), expected);
+        }
+    }
 }
 
 #[test]
