@@ -7,10 +7,10 @@ use memmap2::MmapMut;
 /// From this length on, memory has pages of its own.
 const LARGE: usize = 4 * 1024 * 1024;
 
-/// Zeroed memory of a fixed length. From 4 MiB on, it asks the system for large pages (on Linux), which come several
-/// times as fast as small ones when they are written to for the first time, and are then found faster.
+/// Zeroed memory of a fixed length. From 4 MiB on, it asks the system for large pages (on Linux). The system hands them
+/// out several times as fast as as many bytes of small ones, and the processor finds them faster.
 ///
-/// Memory that is not written to costs nothing, apart from small memory on some systems.
+/// Long memory costs nothing before it is written to.
 ///
 /// ```
 /// let mut memory = pccl_plane::ZeroedMemory::new(5 << 20);
