@@ -15,8 +15,8 @@ use crate::scatter::{Scattered, scattered};
 
 /// Collectives in the background. Each handle owns the buffer of its collective until that has ended.
 impl Communicator {
-    /// Starts an all-reduce in the background, and returns at once. The handle owns the buffer and gives
-    /// it back, with the result or unchanged.
+    /// Starts an [`all_reduce`](Self::all_reduce) in the background, and returns at once. The handle owns the buffer and
+    /// gives it back, with the result or unchanged.
     ///
     /// Await the handle, or [`wait`](CollectiveHandle::wait) for it, before the next major operation.
     /// The handle returns all errors, including those of this call.
@@ -57,8 +57,8 @@ impl Communicator {
         })
     }
 
-    /// Starts a [`reduce_scatter`](Self::reduce_scatter) in the background, as
-    /// [`start_all_reduce`](Self::start_all_reduce) does. The handle also returns the shard that holds the result.
+    /// Starts a [`reduce_scatter`](Self::reduce_scatter) in the background, and returns at once. What
+    /// [`start_all_reduce`](Self::start_all_reduce) says of handles and buffers holds here as well. The handle also returns the shard that holds the result.
     ///
     /// The gradients of one layer are reduced while those of the next one are computed:
     ///
@@ -73,7 +73,7 @@ impl Communicator {
     /// }
     /// for handle in started {
     ///     let done = handle.wait()?;
-    ///     let mine = done.outcome.shard.of(&done.buffer);
+    ///     let mine = done.returned.shard.of(&done.buffer);
     /// #   let _ = mine;
     /// }
     /// # Ok(())
@@ -95,8 +95,8 @@ impl Communicator {
         })
     }
 
-    /// Starts an [`all_gather`](Self::all_gather) in the background, as [`start_all_reduce`](Self::start_all_reduce)
-    /// does. The buffer holds this peer's shard at its place.
+    /// Starts an [`all_gather`](Self::all_gather) in the background, and returns at once. What
+    /// [`start_all_reduce`](Self::start_all_reduce) says of handles and buffers holds here as well. The buffer holds this peer's shard at its place.
     ///
     /// ```
     /// # fn example(comm: &pccl::Communicator, parameters: Vec<f32>) -> Result<(), pccl::Error> {
@@ -122,8 +122,9 @@ impl Communicator {
         })
     }
 
-    /// Starts an [`all_gather_v`](Self::all_gather_v) in the background, as
-    /// [`start_all_reduce`](Self::start_all_reduce) does. The handle owns both buffers, and gives both back.
+    /// Starts an [`all_gather_v`](Self::all_gather_v) in the background, and returns at once. What
+    /// [`start_all_reduce`](Self::start_all_reduce) says of handles and buffers holds here as well. The handle owns both
+    /// buffers, and gives both back. The `as_ref` of `mine` has to lend the same elements each time.
     ///
     /// ```
     /// # fn example(comm: &pccl::Communicator, changed: Vec<u32>) -> Result<(), pccl::Error> {
@@ -133,7 +134,7 @@ impl Communicator {
     /// // ... the next step ...
     /// let done = handle.wait()?;
     /// let (_changed, all) = done.buffer;
-    /// for (peer, range) in done.outcome.parts() {
+    /// for (peer, range) in done.returned.parts() {
     ///     println!("{peer} has changed {:?}", &all[range]);
     /// }
     /// # Ok(())
@@ -152,7 +153,8 @@ impl Communicator {
         })
     }
 
-    /// Starts a [`broadcast`](Self::broadcast) in the background, as [`start_all_reduce`](Self::start_all_reduce) does.
+    /// Starts a [`broadcast`](Self::broadcast) in the background, and returns at once. What
+    /// [`start_all_reduce`](Self::start_all_reduce) says of handles and buffers holds here as well.
     pub fn start_broadcast<T: Element, B: AsMut<[T]> + Send + 'static>(
         &self,
         mut buffer: B,
@@ -165,8 +167,9 @@ impl Communicator {
         })
     }
 
-    /// Starts a [`barrier`](Self::barrier) in the background: the handle ends when all peers of the group have called
-    /// it. There is no buffer.
+    /// Starts a [`barrier`](Self::barrier) in the background, and returns at once. The barrier ends when all peers of the
+    /// group have called it, in the background or not. There is no buffer, and one barrier at a time: a second one gets
+    /// [`Error::TagInUse`].
     pub fn start_barrier(&self) -> CollectiveHandle<()> {
         let called = call_barrier(&self.calls);
         self.start((), called, |called, _, ()| {

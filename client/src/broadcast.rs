@@ -55,13 +55,15 @@ impl Broadcast {
 
     /// Quantizes the elements on their way between peers. Floats only. The root quantizes them once, and replaces its own
     /// by what the others get: all peers end with the same bits. [`error_bound`](Self::error_bound) says by how much an
-    /// element may change. Default: as they are.
+    /// element may change. An infinite element or a NaN makes all elements of its [frame](Quantization) NaN. Default: as
+    /// they are.
     pub const fn quantize(mut self, how: Quantization) -> Self {
         self.quantization = how;
         self
     }
 
-    /// Makes no backup of the buffer: after an error, it is unspecified on all peers except the root. Within a machine,
+    /// Makes no backup of the buffer, except of the root's if the broadcast is [quantized](Self::quantize). After an error,
+    /// the buffer is unspecified on all peers except the root. Within a machine,
     /// a broadcast without a backup takes about two thirds of the time; between machines it only saves memory. Each
     /// peer chooses for itself. Default: a backup, so that the buffer is unchanged after an error.
     pub const fn without_backup(mut self) -> Self {

@@ -72,8 +72,9 @@ impl Reduce {
 
 impl Gather {
     /// By how much an element may change if it is [quantized](Self::quantize). Each is encoded once: by at most B(m), as
-    /// in the [formula](Reduce::error_bound), with m = `largest`, the greatest absolute value in any shard. `None` and
-    /// infinite as there.
+    /// in the [formula](Reduce::error_bound), with m = `largest`, the greatest absolute value in any shard. `None` if
+    /// nothing is quantized, or the quantization does not go with the element type. Infinite if `largest` is not a finite
+    /// number of the type.
     ///
     /// ```
     /// use pccl::{Communicator, ElementType, Gather, Quantization};

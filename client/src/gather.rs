@@ -60,7 +60,7 @@ impl Gather {
     /// Quantizes the elements on their way between peers. Floats only. Each shard is quantized once, by the peer that
     /// contributes it, which replaces its own elements by what the others get: all peers end with the same bits.
     /// [`error_bound`](Self::error_bound) says by how much an element may change. Elements in full precision have to be
-    /// kept elsewhere. Default: as they are.
+    /// kept elsewhere. An infinite element or a NaN makes all elements of its [frame](Quantization) NaN. Default: as they are.
     ///
     /// ```
     /// # fn example(comm: &pccl::Communicator, master: &[f32], weights: &mut [f32]) -> Result<(), pccl::Error> {
@@ -78,7 +78,8 @@ impl Gather {
         self
     }
 
-    /// Makes no backup of the buffer. After an error this peer's shard is unchanged, so the call can be
+    /// Makes no backup of the buffer, except of this peer's shard if the gather is [quantized](Self::quantize). After an
+    /// error this peer's shard is unchanged, so the call can be
     /// repeated, and all other elements are unspecified. Within a machine, an all-gather without a backup
     /// takes about two thirds of the time; between machines it only saves memory. Each peer chooses for itself.
     /// Default: a backup, so that the whole buffer is unchanged after an error.

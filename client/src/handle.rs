@@ -21,7 +21,7 @@ use crate::runtime::Runtime;
 ///
 /// It is a future. [`wait`](Self::wait) blocks until the collective has ended, [`wait_timeout`](Self::wait_timeout)
 /// blocks for a limited time, and [`try_wait`](Self::try_wait) does not block. Each returns the buffer, with the
-/// result or unchanged. Dropping the handle gives the collective up: it is aborted on every peer, unless it was
+/// result or as the blocking call leaves it after a failure. Dropping the handle gives the collective up: it is aborted on every peer, unless it was
 /// committed already, and the buffer is dropped.
 #[must_use = "dropping the handle gives the collective up"]
 pub struct CollectiveHandle<B, R = CollectiveReport> {
@@ -39,13 +39,14 @@ type Outcome<B, R> = Result<Completed<B, R>, CollectiveFailed<B>>;
 /// What carries out a collective that was called.
 pub(crate) type Concluding<'a, R> = Pin<Box<dyn Future<Output = Result<R, Error>> + Send + 'a>>;
 
-/// A buffer with the result, and what it took.
+/// The buffer with the result, and what the blocking call returns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Completed<B, R = CollectiveReport> {
     /// The buffer that was handed over. It holds the result.
     pub buffer: B,
-    /// What the blocking call returns: of most collectives the report.
-    pub outcome: R,
+    /// What the blocking call returns: the [`Scattered`](crate::Scattered) of a reduce-scatter, the
+    /// [`GatheredV`](crate::GatheredV) of an all-gather of different lengths, and the report of all others.
+    pub returned: R,
 }
 
 /// A buffer for which there is no result, and why.
@@ -210,7 +211,7 @@ impl<B, R> Parcel<B, R> {
             return;
         };
         let outcome = match result {
-            Ok(outcome) => Ok(Completed { buffer, outcome }),
+            Ok(returned) => Ok(Completed { buffer, returned }),
             Err(error) => Err(CollectiveFailed { buffer, error }),
         };
         // If the handle was dropped, nobody wants the buffer.

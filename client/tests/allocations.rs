@@ -164,7 +164,7 @@ fn frames_of_reduces_that_share_lanes_allocate_nothing() {
         for (handle, buffer) in handles.into_iter().zip([source, result]) {
             let reduced = handle.wait().unwrap();
             *buffer = reduced.buffer;
-            reports.push(reduced.outcome);
+            reports.push(reduced.returned);
         }
         reports
     });

@@ -157,9 +157,15 @@ impl<'a, 'b> Run<'a, 'b> {
                 }
             }
             if self.work.is_done() {
-                self.work.adopt_own(&mut self.buffers)?;
                 self.note_what_was_carried();
-                return Poll::Ready(Ok(self.stats));
+                if !self.work.has_to_adopt() {
+                    return Poll::Ready(Ok(self.stats));
+                }
+            }
+            if !moved && self.work.adopt_next(&mut self.buffers)? {
+                // Whatever else the thread has to do comes between two frames.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
             if !moved {
                 return match self.look(cx) {
@@ -171,9 +177,10 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 
     /// Learns from an operation that was alone how many lanes to take.
-    fn note_what_was_carried(&self) {
-        let was_alone = || self.port.registry.was_alone(self.port.seq);
-        let begun = self.begun.filter(|_| was_alone());
+    fn note_what_was_carried(&mut self) {
+        let registry = &self.port.registry;
+        let begun = self.begun.take();
+        let begun = begun.filter(|_| registry.was_alone(self.port.seq));
         if let Some((begun, out)) = begun.zip(self.outs.first()) {
             let lanes = u16::try_from(self.outs.len()).unwrap_or(u16::MAX);
             let took = begun.elapsed();

@@ -126,8 +126,8 @@ pub(crate) struct RankWork {
     coding: Option<Coding>,
     /// The sums of which terms are kept until all are here, stripe by stripe.
     kept: Vec<Kept>,
-    /// Own contributions that are replaced by what others decode once they have left: where that is written, as a
-    /// sequence of adjoining pieces, and the bytes.
+    /// By stripe: the own contribution that is still to be replaced by what others decode, and as which sequence of
+    /// adjoining pieces that is written. Empty if none is.
     adopted: Vec<(usize, Range<u64>)>,
     element_bytes: usize,
     /// Most elements of a frame of the own contribution, where it is not encoded.

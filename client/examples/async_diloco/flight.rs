@@ -41,7 +41,7 @@ impl Flight {
         loop {
             match self.handle.wait() {
                 Ok(reduced) => {
-                    log.note(&reduced.outcome, self.started, awaited);
+                    log.note(&reduced.returned, self.started, awaited);
                     if let Some(failed) = failed {
                         tell_recovery(self.round, failed);
                     }

@@ -50,7 +50,10 @@ fn a_report_tells_how_long_a_peer_waited_for_one_that_called_late() {
     let late_by = called.elapsed();
     let late = second.start_all_reduce(vec![2_u32; 100], Reduce::sum());
 
-    let (early, late) = (early.wait().unwrap().outcome, late.wait().unwrap().outcome);
+    let (early, late) = (
+        early.wait().unwrap().returned,
+        late.wait().unwrap().returned,
+    );
     assert!(early.phases.start >= late_by, "{early} after {late_by:?}");
     for report in [early, late] {
         assert_eq!(report.phases.total(), report.duration);

@@ -7,8 +7,8 @@ use memmap2::MmapMut;
 /// From this length on, memory has pages of its own.
 const LARGE: usize = 4 * 1024 * 1024;
 
-/// Zeroed memory of a fixed length. From 4 MiB on, it asks the system for large pages (on Linux). The system hands them
-/// out several times as fast as as many bytes of small ones, and the processor finds them faster.
+/// Zeroed memory of a fixed length. From 4 MiB on, it asks the system for large pages (on Linux). The system hands out a
+/// large page several times as fast as the same bytes in small pages, and the processor finds it faster.
 ///
 /// Long memory costs nothing before it is written to.
 ///
@@ -27,10 +27,7 @@ enum Place {
 }
 
 impl ZeroedMemory {
-    /// Memory of so many bytes.
-    ///
-    /// # Panics
-    /// Aborts the process, as a vector does, if the system has no memory to give.
+    /// Memory of so many bytes. If the system has none to give, the process aborts, as it does for a vector.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         let pages = (bytes >= LARGE).then(|| Self::in_pages(bytes)).flatten();

@@ -187,7 +187,7 @@ impl OperationPort {
     /// sites also the sums of these, and in the last two the sums of them that wait for others. What waits beyond that,
     /// because the next rank is slow, is set aside in the memory of the result or of the backup.
     /// Frames that travel encoded wait in memory of their own: about the window of every rank, twice that
-    /// before a slow link, and if nothing is reduced as much as the encoded buffer.
+    /// before a slow link. If nothing is reduced, as much as the encoded buffer for each rank that they go to.
     ///
     /// All kinds but all-reduces need buffers in place. Kinds that reduce nothing also take [`UserBuffers::Fresh`], and
     /// a reduce-scatter [`UserBuffers::Scattered`].

@@ -4,8 +4,8 @@
 //! its own. A rank that reduces decodes a frame, adds its own elements in `f32` or `f64`, and encodes
 //! the sum again. So does a rank that keeps terms, once all are here. The rank that finishes a chunk adopts what the
 //! others will decode, and the gather phase passes the encoded bytes on as they are: so all ranks end with the same
-//! bits. If nothing is reduced, whoever contributes a chunk adopts what the others decode once all of it has left
-//! ([`RankWork::adopt_own`]).
+//! bits. If nothing is reduced, whoever contributes a chunk adopts what the others decode, frame by frame as each has
+//! been encoded for all of them ([`RankWork::adopt_next`]).
 
 use std::ops::Range;
 
@@ -116,24 +116,36 @@ impl RankWork {
         Ok((Body::Held(frame), length))
     }
 
-    /// Of a collective that reduces nothing, when all has left: replaces the own contribution by what others decode, frame
-    /// by frame as they were sent.
-    pub(crate) fn adopt_own(&mut self, buffers: &mut UserBuffers<'_>) -> Result<(), Defect> {
+    /// Whether parts of the own contribution are still to be replaced by what others decode.
+    pub(crate) fn has_to_adopt(&self) -> bool {
+        self.adopted.iter().any(|(_, rest)| !rest.is_empty())
+    }
+
+    /// Of a collective that reduces nothing: replaces one frame of the own contribution by what others decode, if there
+    /// is one that was encoded for all of them. It takes as long as to encode and decode it, so the caller lets other
+    /// tasks run in between. Returns whether there was one.
+    pub(crate) fn adopt_next(&mut self, buffers: &mut UserBuffers<'_>) -> Result<bool, Defect> {
         let limit = self.piece_bytes();
-        for (slot, own) in std::mem::take(&mut self.adopted) {
-            for frame in plan::frames(own, limit) {
-                let range = to_memory(&frame)?;
-                let (Body::Held(encoded), length) = self.encode_contribution(&range, buffers)?
-                else {
-                    return Err(Defect::here());
-                };
-                let codec = self.coding.as_ref().ok_or(Defect::here())?.codec;
-                let place = buffers.overwrite(slot, range).ok_or(Defect::here())?;
-                codec.decode(encoded.get(..length).ok_or(Defect::here())?, place)?;
-                self.scratch.put(encoded);
-            }
-        }
-        Ok(())
+        let stripes = self.adopted.iter_mut().zip(&self.stripes);
+        let mut ready = stripes.filter_map(|((slot, rest), stripe)| {
+            let frame = plan::frames(rest.clone(), limit).next()?;
+            stripe.has_taken_up_to(frame.end).then(|| {
+                rest.start = frame.end;
+                (*slot, frame)
+            })
+        });
+        let Some((slot, frame)) = ready.next() else {
+            return Ok(false);
+        };
+        let range = to_memory(&frame)?;
+        let (Body::Held(encoded), length) = self.encode_contribution(&range, buffers)? else {
+            return Err(Defect::here());
+        };
+        let codec = self.coding.as_ref().ok_or(Defect::here())?.codec;
+        let place = buffers.overwrite(slot, range).ok_or(Defect::here())?;
+        codec.decode(encoded.get(..length).ok_or(Defect::here())?, place)?;
+        self.scratch.put(encoded);
+        Ok(true)
     }
 
     /// Adds the own contribution to an encoded frame, and keeps the result where it is one.

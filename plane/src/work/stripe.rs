@@ -189,6 +189,11 @@ impl StripeWork {
         })
     }
 
+    /// Whether frames have taken all of the own contribution up to this byte.
+    pub(super) fn has_taken_up_to(&self, end: u64) -> bool {
+        self.own.iter().all(|own| own.rest.start >= end)
+    }
+
     /// What this rank contributes, empty if it contributes nothing. `None`: it does not send the same to each rank that
     /// it sends anything to.
     pub(super) fn contributed(&self) -> Option<Range<u64>> {

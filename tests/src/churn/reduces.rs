@@ -111,7 +111,7 @@ pub(super) fn leave_midway(comm: Communicator, handles: Vec<Started>) -> Result<
     comm.shutdown();
     for Started { work, handle } in handles {
         match handle.wait() {
-            Ok(reduced) => drop(checked(&work, &reduced.buffer, &reduced.outcome)?),
+            Ok(reduced) => drop(checked(&work, &reduced.buffer, &reduced.returned)?),
             Err(failed) => restored(&work, &failed.buffer, peer, &failed.error)?,
         }
     }
@@ -123,7 +123,7 @@ fn wait(comm: &Communicator, started: Started, counts: &Counts) -> Result<Commit
     loop {
         let failed = match handle.wait() {
             Ok(reduced) => {
-                let done = checked(&work, &reduced.buffer, &reduced.outcome)?;
+                let done = checked(&work, &reduced.buffer, &reduced.returned)?;
                 return Ok((done, reduced.buffer));
             }
             Err(failed) => failed,

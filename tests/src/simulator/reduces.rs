@@ -82,7 +82,7 @@ async fn by_handle(life: &Life, comm: &Communicator, work: Work) -> Result<Commi
         }
         match life.due("all_reduce", &mut handle).await? {
             Ok(reduced) => {
-                let done = life.checked(&work, &reduced.buffer, &reduced.outcome)?;
+                let done = life.checked(&work, &reduced.buffer, &reduced.returned)?;
                 if was_dropped {
                     life.redone(&done);
                 }

@@ -80,7 +80,7 @@ fn an_all_gather_of_different_lengths_gives_both_buffers_back() {
         let (mine, all) = done.buffer;
         assert_eq!(*mine, *input(index, 10 * index));
         for (index, id) in ids.iter().enumerate() {
-            let range = done.outcome.range(*id).unwrap();
+            let range = done.returned.range(*id).unwrap();
             assert_eq!(all[range], *input(index, 10 * index));
         }
     });

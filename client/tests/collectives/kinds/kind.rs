@@ -167,7 +167,7 @@ pub(crate) type Started<T> =
 /// The buffer of a handle, and how it has ended.
 pub(crate) async fn ended<B, R>(handle: CollectiveHandle<B, R>) -> (B, Result<R, Error>) {
     match handle.await {
-        Ok(done) => (done.buffer, Ok(done.outcome)),
+        Ok(done) => (done.buffer, Ok(done.returned)),
         Err(failed) => (failed.buffer, Err(failed.error)),
     }
 }
