@@ -72,13 +72,13 @@ impl Broadcast {
     }
 
     /// Gives the collective up if this peer's part is not complete in this time after the call, as
-    /// [`Reduce::timeout`] does. Default: no limit.
+    /// [`Reduce::timeout`](crate::Reduce::timeout) does. Default: no limit.
     pub const fn timeout(mut self, limit: Duration) -> Self {
         self.time_limit = Some(limit);
         self
     }
 
-    /// Requests an algorithm, as [`Reduce::algorithm`] does. A broadcast can use [`Algorithm::Chain`], and if there are
+    /// Requests an algorithm, as [`Reduce::algorithm`](crate::Reduce::algorithm) does. A broadcast can use [`Algorithm::Chain`], and if there are
     /// links between all peers of the group, [`Algorithm::Tree`] and, at several sites, [`Algorithm::TwoLevel`].
     ///
     /// ```

@@ -22,7 +22,8 @@ use crate::suspects::{Waited, longer};
 
 /// Why a call failed. Buffers and shared state are then as they were before the call, except for the result of
 /// [`all_reduce_into`](crate::Communicator::all_reduce_into) and of
-/// [`reduce_scatter_into`](crate::Communicator::reduce_scatter_into), which is unspecified.
+/// [`reduce_scatter_into`](crate::Communicator::reduce_scatter_into), which is unspecified, and what a gather or broadcast
+/// receives [without a backup](crate::Gather::without_backup).
 ///
 /// [`next`](Self::next) says what the caller does next. [`Rounds`](crate::Rounds) is a loop that does so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -215,7 +216,7 @@ pub enum Error {
         /// The collective.
         tag: Tag,
     },
-    /// This peer gave the collective up before it started. No other peer was affected.
+    /// This peer gave the collective up before it started. Other peers that have called it wait on: call it again.
     #[error("{} was given up before it started", named(*.tag))]
     GivenUp {
         /// The collective.

@@ -60,7 +60,8 @@ impl Gather {
     /// Quantizes the elements on their way between peers. Floats only. Each shard is quantized once, by the peer that
     /// contributes it, which replaces its own elements by what the others get: all peers end with the same bits.
     /// [`error_bound`](Self::error_bound) says by how much an element may change. Elements in full precision have to be
-    /// kept elsewhere. An infinite element or a NaN makes all elements of its [frame](Quantization) NaN. Default: as they are.
+    /// kept elsewhere. An infinite element or a NaN makes all elements of its [frame](Quantization) NaN. In a group of
+    /// one, elements stay as they are. Default: no quantization.
     ///
     /// ```
     /// # fn example(comm: &pccl::Communicator, master: &[f32], weights: &mut [f32]) -> Result<(), pccl::Error> {
@@ -79,23 +80,22 @@ impl Gather {
     }
 
     /// Makes no backup of the buffer, except of this peer's shard if the gather is [quantized](Self::quantize). After an
-    /// error this peer's shard is unchanged, so the call can be
-    /// repeated, and all other elements are unspecified. Within a machine, an all-gather without a backup
-    /// takes about two thirds of the time; between machines it only saves memory. Each peer chooses for itself.
-    /// Default: a backup, so that the whole buffer is unchanged after an error.
+    /// error this peer's shard is unchanged, so the call can be repeated, and all other elements are unspecified. Within a
+    /// machine, an all-gather without a backup takes about two thirds of the time; between machines it only saves memory.
+    /// Each peer chooses for itself. Default: a backup, so that the whole buffer is unchanged after an error.
     pub const fn without_backup(mut self) -> Self {
         self.is_restored = false;
         self
     }
 
     /// Gives the collective up if this peer's part is not complete in this time after the call, as
-    /// [`Reduce::timeout`] does. Default: no limit.
+    /// [`Reduce::timeout`](crate::Reduce::timeout) does. Default: no limit.
     pub const fn timeout(mut self, limit: Duration) -> Self {
         self.time_limit = Some(limit);
         self
     }
 
-    /// Requests an algorithm, as [`Reduce::algorithm`] does.
+    /// Requests an algorithm, as [`Reduce::algorithm`](crate::Reduce::algorithm) does.
     pub const fn algorithm(mut self, algorithm: Algorithm) -> Self {
         self.algorithm = Some(algorithm);
         self

@@ -21,8 +21,11 @@ use crate::runtime::Runtime;
 ///
 /// It is a future. [`wait`](Self::wait) blocks until the collective has ended, [`wait_timeout`](Self::wait_timeout)
 /// blocks for a limited time, and [`try_wait`](Self::try_wait) does not block. Each returns the buffer, with the
-/// result or as the blocking call leaves it after a failure. Dropping the handle gives the collective up: it is aborted on every peer, unless it was
-/// committed already, and the buffer is dropped.
+/// result or as the blocking call leaves it after a failure.
+///
+/// Dropping the handle drops the buffer and gives the collective up. If it has started, it is aborted on every peer,
+/// unless it was committed already. If it has not, this peer's vote to start is withdrawn: the other peers wait until it
+/// makes the same call again, or the master ends the wait.
 #[must_use = "dropping the handle gives the collective up"]
 pub struct CollectiveHandle<B, R = CollectiveReport> {
     /// `None`: it was delivered.
@@ -40,7 +43,7 @@ type Outcome<B, R> = Result<Completed<B, R>, CollectiveFailed<B>>;
 pub(crate) type Concluding<'a, R> = Pin<Box<dyn Future<Output = Result<R, Error>> + Send + 'a>>;
 
 /// The buffer with the result, and what the blocking call returns.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Completed<B, R = CollectiveReport> {
     /// The buffer that was handed over. It holds the result.
     pub buffer: B,
@@ -117,6 +120,7 @@ impl<B: Send + 'static, R: Send + 'static> CollectiveHandle<B, R> {
     ///
     /// # Panics
     /// If the buffer was given back before.
+    #[track_caller]
     pub fn try_wait(&mut self) -> Option<Result<Completed<B, R>, CollectiveFailed<B>>> {
         let received = match self.undelivered().try_recv() {
             Ok(outcome) => Some(outcome),
@@ -144,6 +148,7 @@ impl<B: Send + 'static, R: Send + 'static> CollectiveHandle<B, R> {
 }
 
 impl<B, R> CollectiveHandle<B, R> {
+    #[track_caller]
     fn undelivered(&mut self) -> &mut oneshot::Receiver<Outcome<B, R>> {
         let outcome = self.outcome.as_mut();
         outcome.expect("a CollectiveHandle was polled after it had given its buffer back")
@@ -228,6 +233,15 @@ impl<B, R> Drop for Parcel<B, R> {
 impl<B, R> fmt::Debug for CollectiveHandle<B, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CollectiveHandle").finish_non_exhaustive()
+    }
+}
+
+impl<B, R: fmt::Debug> fmt::Debug for Completed<B, R> {
+    /// Without the buffer, which may be long.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Completed")
+            .field("returned", &self.returned)
+            .finish_non_exhaustive()
     }
 }
 
