@@ -158,14 +158,7 @@ impl<'a, 'b> Run<'a, 'b> {
             }
             if self.work.is_done() {
                 self.note_what_was_carried();
-                if !self.work.has_to_adopt() {
-                    return Poll::Ready(Ok(self.stats));
-                }
-            }
-            if !moved && self.work.adopt_next(&mut self.buffers)? {
-                // Whatever else the thread has to do comes between two frames.
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
+                return Poll::Ready(Ok(self.stats));
             }
             if !moved {
                 return match self.look(cx) {
@@ -177,10 +170,9 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 
     /// Learns from an operation that was alone how many lanes to take.
-    fn note_what_was_carried(&mut self) {
-        let registry = &self.port.registry;
-        let begun = self.begun.take();
-        let begun = begun.filter(|_| registry.was_alone(self.port.seq));
+    fn note_what_was_carried(&self) {
+        let was_alone = || self.port.registry.was_alone(self.port.seq);
+        let begun = self.begun.filter(|_| was_alone());
         if let Some((begun, out)) = begun.zip(self.outs.first()) {
             let lanes = u16::try_from(self.outs.len()).unwrap_or(u16::MAX);
             let took = begun.elapsed();
@@ -392,7 +384,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 return Ok(false);
             }
             while lane.has_room()
-                && let Some(frame) = self.work.next_out(outlet, &self.buffers)?
+                && let Some(frame) = self.work.next_out(outlet, &mut self.buffers)?
             {
                 lane.begin_to_send(frame, &self.buffers)?;
             }

@@ -126,9 +126,9 @@ pub(crate) struct RankWork {
     coding: Option<Coding>,
     /// The sums of which terms are kept until all are here, stripe by stripe.
     kept: Vec<Kept>,
-    /// By stripe: the own contribution that is still to be replaced by what others decode, and as which sequence of
-    /// adjoining pieces that is written. Empty if none is.
-    adopted: Vec<(usize, Range<u64>)>,
+    /// By stripe: as which sequence of adjoining pieces the own contribution is replaced by what others decode. Empty if it
+    /// is not.
+    adopted: Vec<usize>,
     element_bytes: usize,
     /// Most elements of a frame of the own contribution, where it is not encoded.
     frame_elements: u64,
@@ -182,8 +182,10 @@ impl RankWork {
             )?);
         }
         let is_adopted = coding.is_some() && !task.kind.reduces();
-        let adopted = stripes.iter().filter(|_| is_adopted);
-        let adopted = adopted.map(|stripe| Some((slots.next()?, stripe.contributed()?)));
+        let adopted = stripes.iter().filter(|_| is_adopted).map(|stripe| {
+            // A frame is of the same elements for all ranks.
+            stripe.contributes_alike().then(|| slots.next())?
+        });
         let adopted = adopted.collect::<Option<_>>()?;
         let comes_back = kept.is_empty() && stripes.iter().any(StripeWork::comes_back);
         let window = match (&coding, comes_back) {

@@ -1,9 +1,7 @@
 //! Gathers and broadcasts that travel encoded: every rank, also the one that contributes, ends with what the frames
 //! decode to.
 
-use std::future::poll_fn;
 use std::ops::Range;
-use std::pin::pin;
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, ReduceOp};
 use pccl_core::id::{PeerId, Seq};
@@ -15,8 +13,7 @@ use tokio::test;
 use super::kinds::{GATHER, of_kind};
 use super::quantized::{FLOATS, QUANTIZATIONS, encoded, normal, numbers};
 use super::support::{
-    BUILT, Member, built_in, from, in_time, lane_of, mesh, ranks, ring, run_all, run_in_place,
-    small_frames, spec, to, turns,
+    Member, in_time, mesh, ring, run_all, run_in_place, small_frames, spec, turns,
 };
 use crate::work::codec_of;
 use crate::{RunFailure, encoding_error_bound};
@@ -169,36 +166,6 @@ async fn the_root_of_a_broadcast_ends_with_what_all_others_get() {
             all_end_with_the_same(members, lanes, (&roots, algorithm)).await;
         }
     }
-}
-
-/// Encoding and decoding all of a large contribution takes long, and the thread has other things to do.
-#[test]
-async fn a_rank_that_has_only_its_own_frames_to_decode_lets_others_run_after_each() {
-    const COUNT: usize = 10 * FRAME + 1;
-    let mut root = Member::new(small_frames());
-    let (sending, _theirs) = lane_of(COUNT);
-    let (receiving, _other) = lane_of(1);
-    root.plane.install(to(1), BUILT, vec![sending]);
-    root.plane.install(from(1), BUILT, vec![receiving]);
-    root.plane.adopt(ranks(0, 2, 1), &built_in(0, 2, BUILT));
-    let broadcast = CollectiveKind::Broadcast { root: PeerId(0) };
-    let spec = CollectiveSpec {
-        quantization: QUANTIZATIONS[4],
-        ..of_kind(broadcast, spec(ReduceOp::Sum, ElementType::F32, COUNT))
-    };
-    let port = root.plane.begin(Seq(1), spec, Algorithm::Chain);
-    let input = inputs(ElementType::F32, COUNT, 1).swap_remove(0);
-
-    let mut polls = 0;
-    let mut run = pin!(run_in_place(port, input));
-    let run = poll_fn(|cx| {
-        polls += 1;
-        run.as_mut().poll(cx)
-    });
-    let ended = in_time(run).await;
-
-    // All of it has left by then.
-    assert!(ended.outcome.is_ok() && polls > 10, "{polls} polls");
 }
 
 #[test(start_paused = true)]

@@ -150,7 +150,7 @@ impl<'a> Attacked<'a> {
         match random.random_range(0..4) {
             0 => {
                 let outlet = random.random_range(0..work.outlets().count() as u16);
-                let out = work.next_out(outlet, &buffers).unwrap();
+                let out = work.next_out(outlet, &mut buffers).unwrap();
                 self.leaving.extend(out.map(|out| (outlet, out)));
             }
             1 if !self.leaving.is_empty() => {

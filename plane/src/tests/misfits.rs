@@ -77,14 +77,14 @@ impl Worker {
 
     /// Another frame leaves. `false`: there is none.
     fn contributes_more(&mut self) -> bool {
-        let (work, buffers) = self.parts();
-        let own = work.next_out(0, &buffers).unwrap();
+        let (work, mut buffers) = self.parts();
+        let own = work.next_out(0, &mut buffers).unwrap();
         own.map(|own| work.has_left(0, own)).is_some()
     }
 
     fn contribute_by(&mut self, outlet: u16) {
-        let (work, buffers) = self.parts();
-        let own = work.next_out(outlet, &buffers).unwrap().unwrap();
+        let (work, mut buffers) = self.parts();
+        let own = work.next_out(outlet, &mut buffers).unwrap().unwrap();
         work.has_left(outlet, own);
     }
 }

@@ -109,8 +109,8 @@ impl Rank {
     fn begin_to_send(&mut self, lane: u16) {
         let leaving = &mut self.leaving[usize::from(lane)];
         if leaving.is_none() {
-            let (work, buffers) = self.worker.parts();
-            *leaving = work.next_out(lane, &buffers).unwrap();
+            let (work, mut buffers) = self.worker.parts();
+            *leaving = work.next_out(lane, &mut buffers).unwrap();
         }
     }
 

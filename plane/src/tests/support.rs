@@ -98,12 +98,7 @@ fn lane(stream: DuplexStream) -> Lane {
 
 /// A lane, and its other end as plain bytes.
 pub(super) fn raw_lane() -> (Lane, DuplexStream) {
-    lane_of(LANE_BYTES)
-}
-
-/// A lane that holds so many bytes, and its other end.
-pub(super) fn lane_of(bytes: usize) -> (Lane, DuplexStream) {
-    let (ours, theirs) = tokio::io::duplex(bytes);
+    let (ours, theirs) = tokio::io::duplex(LANE_BYTES);
     (lane(ours), theirs)
 }
 

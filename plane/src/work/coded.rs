@@ -4,13 +4,12 @@
 //! its own. A rank that reduces decodes a frame, adds its own elements in `f32` or `f64`, and encodes
 //! the sum again. So does a rank that keeps terms, once all are here. The rank that finishes a chunk adopts what the
 //! others will decode, and the gather phase passes the encoded bytes on as they are: so all ranks end with the same
-//! bits. If nothing is reduced, whoever contributes a chunk adopts what the others decode, frame by frame as each has
-//! been encoded for all of them ([`RankWork::adopt_next`]).
+//! bits. If nothing is reduced, whoever contributes a chunk adopts what the others decode, frame by frame, as each is
+//! encoded for the last of them ([`RankWork::adopt`]).
 
 use std::ops::Range;
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization};
-use pccl_core::plan;
 use pccl_kernels::{Codec, Op, Scheme};
 
 use super::fault::Defect;
@@ -116,36 +115,32 @@ impl RankWork {
         Ok((Body::Held(frame), length))
     }
 
-    /// Whether parts of the own contribution are still to be replaced by what others decode.
-    pub(crate) fn has_to_adopt(&self) -> bool {
-        self.adopted.iter().any(|(_, rest)| !rest.is_empty())
-    }
-
-    /// Of a collective that reduces nothing: replaces one frame of the own contribution by what others decode, if there
-    /// is one that was encoded for all of them. It takes as long as to encode and decode it, so the caller lets other
-    /// tasks run in between. Returns whether there was one.
-    pub(crate) fn adopt_next(&mut self, buffers: &mut UserBuffers<'_>) -> Result<bool, Defect> {
-        let limit = self.piece_bytes();
-        let stripes = self.adopted.iter_mut().zip(&self.stripes);
-        let mut ready = stripes.filter_map(|((slot, rest), stripe)| {
-            let frame = plan::frames(rest.clone(), limit).next()?;
-            stripe.has_taken_up_to(frame.end).then(|| {
-                rest.start = frame.end;
-                (*slot, frame)
-            })
-        });
-        let Some((slot, frame)) = ready.next() else {
-            return Ok(false);
+    /// Of a collective that reduces nothing: a frame of the own contribution was encoded. Once that is done for all ranks
+    /// to which it goes, it is replaced by what they decode.
+    pub(super) fn adopt(
+        &mut self,
+        number: u16,
+        frame: &Range<u64>,
+        (body, length): (&Body, usize),
+        buffers: &mut UserBuffers<'_>,
+    ) -> Result<(), Defect> {
+        let Some(slot) = self.adopted.get(usize::from(number)).copied() else {
+            return Ok(());
         };
-        let range = to_memory(&frame)?;
-        let (Body::Held(encoded), length) = self.encode_contribution(&range, buffers)? else {
+        let stripe = self
+            .stripes
+            .get(usize::from(number))
+            .ok_or(Defect::here())?;
+        if !stripe.has_taken_up_to(frame.end) {
+            return Ok(());
+        }
+        let codec = self.coding.as_ref().ok_or(Defect::here())?.codec;
+        let Body::Held(encoded) = body else {
             return Err(Defect::here());
         };
-        let codec = self.coding.as_ref().ok_or(Defect::here())?.codec;
-        let place = buffers.overwrite(slot, range).ok_or(Defect::here())?;
-        codec.decode(encoded.get(..length).ok_or(Defect::here())?, place)?;
-        self.scratch.put(encoded);
-        Ok(true)
+        let place = buffers.overwrite(slot, to_memory(frame)?);
+        let encoded = encoded.get(..length).ok_or(Defect::here())?;
+        Ok(codec.decode(encoded, place.ok_or(Defect::here())?)?)
     }
 
     /// Adds the own contribution to an encoded frame, and keeps the result where it is one.

@@ -206,7 +206,7 @@ impl RankWork {
     fn free_contributions(
         &mut self,
         piece: &Range<usize>,
-        buffers: &UserBuffers<'_>,
+        buffers: &mut UserBuffers<'_>,
     ) -> Result<(), Defect> {
         let (start, end) = (piece.start as u64, piece.end as u64);
         let is_meant = |own: &Own| own.is_copied && own.rest.start < end && start < own.rest.end;

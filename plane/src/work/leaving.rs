@@ -15,7 +15,7 @@ impl RankWork {
     pub(crate) fn next_out(
         &mut self,
         number: u16,
-        buffers: &UserBuffers<'_>,
+        buffers: &mut UserBuffers<'_>,
     ) -> Result<Option<OutgoingFrame>, Defect> {
         let Some(outlet) = self.outlets.get_mut(usize::from(number)) else {
             return Ok(None);
@@ -38,7 +38,7 @@ impl RankWork {
         &mut self,
         number: u16,
         nth: usize,
-        buffers: &UserBuffers<'_>,
+        buffers: &mut UserBuffers<'_>,
     ) -> Result<(Onward, OutgoingFrame), Defect> {
         let limit = self.piece_bytes();
         let stripe = self.stripes.get_mut(usize::from(number));
@@ -55,7 +55,11 @@ impl RankWork {
                 (self.copy_contribution(&range, buffers)?, range.len())
             }
             None => (Body::Contribution(range.clone()), range.len()),
-            Some(_) => self.encode_contribution(&range, buffers)?,
+            Some(_) => {
+                let (body, length) = self.encode_contribution(&range, buffers)?;
+                self.adopt(number, &frame, (&body, length), buffers)?;
+                (body, length)
+            }
         };
         let header = self.header(number, onward.step, range.start, length)?;
         Ok((onward, OutgoingFrame { header, body }))

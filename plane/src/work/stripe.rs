@@ -194,14 +194,10 @@ impl StripeWork {
         self.own.iter().all(|own| own.rest.start >= end)
     }
 
-    /// What this rank contributes, empty if it contributes nothing. `None`: it does not send the same to each rank that
-    /// it sends anything to.
-    pub(super) fn contributed(&self) -> Option<Range<u64>> {
-        let Some((first, others)) = self.own.split_first() else {
-            return Some(0..0);
-        };
-        let is_same = |own: &Own| own.rest == first.rest;
-        others.iter().all(is_same).then(|| first.rest.clone())
+    /// Whether this rank sends the same of its contribution to each rank that it sends any to.
+    pub(super) fn contributes_alike(&self) -> bool {
+        let mut pairs = self.own.iter().zip(self.own.iter().skip(1));
+        pairs.all(|(one, next)| one.rest == next.rest)
     }
 
     /// Does anything that arrives tell how far the own contribution has come?
