@@ -80,6 +80,16 @@ pub const DRIVERS: &[Mistake] = &[
         )],
         found_by: FoundBy::Simulator,
     },
+    // Whoever contributes keeps what the others have quantized.
+    Mistake {
+        name: "what-is-quantized-is-not-adopted",
+        file: "plane/src/work/coded.rs",
+        edits: &[(
+            "if !stripe.has_taken_up_to(frame.end) {",
+            "if stripe.has_taken_up_to(frame.end) {",
+        )],
+        found_by: FoundBy::Simulator,
+    },
     Mistake {
         name: "the-ranks-are-those-of-the-ring-before",
         file: "plane/src/plane.rs",

@@ -6,7 +6,9 @@ use pccl::{
 };
 
 use super::life::Life;
-use crate::churn::numbers::{Key, LARGEST, Op, fill, is_contribution, verify, verify_within};
+use crate::churn::numbers::{
+    Key, LARGEST, Op, digest, fill, is_contribution, verify, verify_within,
+};
 use crate::churn::reduces::Failed;
 
 /// Tags that no reduce of a step has.
@@ -60,7 +62,8 @@ async fn broadcast(life: &Life, comm: &Communicator, key: Key, root: PeerId) -> 
             .due("broadcast", spread(comm, buffer, (how, key)))
             .await?;
         if again(life, result)?.is_some() {
-            return right(is_near(&buffer, (key, &[root.0]), bound), "a broadcast");
+            right(is_near(&buffer, (key, &[root.0]), bound), "a broadcast")?;
+            return are_alike(life, comm, &buffer, key).await;
         }
         right(
             is_contribution(&buffer, key, comm.peer_id().0),
@@ -192,7 +195,29 @@ async fn halves(life: &Life, comm: &Communicator, key: Key) -> Result<(), Failed
     let largest = f64::from(LARGEST) * members.len() as f64;
     let bound = how.error_bound(ElementType::F32, largest);
     let is_right = is_near(&buffer, (key, &members), bound);
-    right(is_right, "a reduce in two halves")
+    right(is_right, "a reduce in two halves")?;
+    are_alike(life, comm, &buffer, key).await
+}
+
+/// What was quantized may differ from the exact numbers, but not between the peers: the greatest digest is that of all,
+/// and so is the least.
+async fn are_alike(
+    life: &Life,
+    comm: &Communicator,
+    buffer: &[f32],
+    key: Key,
+) -> Result<(), Failed> {
+    if quantization(key) == Quantization::None {
+        return Ok(());
+    }
+    let own = digest(buffer);
+    let mut greatest = [own, !own];
+    loop {
+        let called = comm.all_reduce_async(&mut greatest, Reduce::max().tag(key.tag));
+        if again(life, life.due("all_reduce", called).await?)?.is_some() {
+            return right(greatest == [own, !own], "one of several peers");
+        }
+    }
 }
 
 async fn scatter(
