@@ -58,7 +58,8 @@ impl Communicator {
     }
 
     /// Starts a [`reduce_scatter`](Self::reduce_scatter) in the background, and returns at once. What
-    /// [`start_all_reduce`](Self::start_all_reduce) says of handles and buffers holds here as well. The handle also returns the shard that holds the result.
+    /// [`start_all_reduce`](Self::start_all_reduce) says of handles and buffers holds here as well. The handle also
+    /// returns the shard that holds the result.
     ///
     /// The gradients of one layer are reduced while those of the next one are computed:
     ///
@@ -96,7 +97,8 @@ impl Communicator {
     }
 
     /// Starts an [`all_gather`](Self::all_gather) in the background, and returns at once. What
-    /// [`start_all_reduce`](Self::start_all_reduce) says of handles and buffers holds here as well. The buffer holds this peer's shard at its place.
+    /// [`start_all_reduce`](Self::start_all_reduce) says of handles and buffers holds here as well. The buffer holds this
+    /// peer's shard at its place.
     ///
     /// ```
     /// # fn example(comm: &pccl::Communicator, parameters: Vec<f32>) -> Result<(), pccl::Error> {

@@ -4,10 +4,9 @@ use pccl_core::element::{CollectiveKind, ElementType, Quantization};
 use pccl_core::id::Tag;
 
 use crate::calls::Calls;
-use crate::collective::{Called, Memory};
+use crate::collective::{Called, Memory, spec_of};
 use crate::communicator::Communicator;
 use crate::error::Error;
-use crate::gather::spec_of;
 use crate::reduce::CollectiveReport;
 
 /// The tag that [`Communicator::barrier`] takes.

@@ -7,11 +7,10 @@ use pccl_core::id::{PeerId, Tag};
 use pccl_core::plan::Algorithm;
 
 use crate::calls::Calls;
-use crate::collective::{Called, Memory};
+use crate::collective::{Called, Memory, spec_of};
 use crate::communicator::Communicator;
 use crate::element::{Element, bytes_of_mut};
 use crate::error::Error;
-use crate::gather::spec_of;
 use crate::reduce::CollectiveReport;
 
 /// The options of a broadcast: the root, and the tag that names the collective.
@@ -63,9 +62,9 @@ impl Broadcast {
     }
 
     /// Makes no backup of the buffer, except of the root's if the broadcast is [quantized](Self::quantize). After an error,
-    /// the buffer is unspecified on all peers except the root. Within a machine,
-    /// a broadcast without a backup takes about two thirds of the time; between machines it only saves memory. Each
-    /// peer chooses for itself. Default: a backup, so that the buffer is unchanged after an error.
+    /// the buffer is unspecified on all peers except the root. Within a machine, a broadcast without a backup takes about
+    /// two thirds of the time; between machines it only saves memory. Each peer chooses for itself. Default: a backup, so
+    /// that the buffer is unchanged after an error.
     pub const fn without_backup(mut self) -> Self {
         self.is_restored = false;
         self
@@ -78,8 +77,9 @@ impl Broadcast {
         self
     }
 
-    /// Requests an algorithm, as [`Reduce::algorithm`](crate::Reduce::algorithm) does. A broadcast can use [`Algorithm::Chain`], and if there are
-    /// links between all peers of the group, [`Algorithm::Tree`] and, at several sites, [`Algorithm::TwoLevel`].
+    /// Requests an algorithm, as [`Reduce::algorithm`](crate::Reduce::algorithm) does. A broadcast can use
+    /// [`Algorithm::Chain`], and if there are links between all peers of the group, [`Algorithm::Tree`] and, at several
+    /// sites, [`Algorithm::TwoLevel`].
     ///
     /// ```
     /// use pccl::{Algorithm, Broadcast, PeerId};

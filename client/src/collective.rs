@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType};
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{Seq, Tag};
 use pccl_core::messages::PlanOutcome;
 use pccl_core::peer::{Call, Committed};
@@ -196,6 +196,34 @@ impl Called {
             retries: 0,
             waited: None,
         }
+    }
+}
+
+/// What to tell the master of a collective that reduces nothing, if this release can carry it out.
+pub(crate) fn spec_of(
+    kind: CollectiveKind,
+    (element, quantization): (ElementType, Quantization),
+    count: usize,
+) -> Result<CollectiveSpec, Error> {
+    supported(CollectiveSpec {
+        kind,
+        op: ReduceOp::Sum,
+        element,
+        count: count as u64,
+        quantization,
+        algorithm: None,
+        ordered: false,
+    })
+}
+
+/// The same, if this release can carry it out.
+pub(crate) fn supported(spec: CollectiveSpec) -> Result<CollectiveSpec, Error> {
+    match pccl_plane::is_supported(&spec) {
+        true => Ok(spec),
+        false => Err(Error::NotSupported {
+            element: spec.element,
+            quantization: spec.quantization,
+        }),
     }
 }
 

@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization};
 use pccl_core::id::Tag;
 use pccl_core::plan::Algorithm;
 
 use crate::calls::Calls;
-use crate::collective::{Called, Memory};
+use crate::collective::{Called, Memory, spec_of};
 use crate::communicator::Communicator;
 use crate::element::{Element, bytes_of_mut};
 use crate::error::Error;
@@ -143,30 +143,6 @@ impl Gather {
 
     pub(crate) const fn quantization(&self) -> Quantization {
         self.quantization
-    }
-}
-
-/// Of a collective that reduces nothing, if this release can carry it out.
-pub(crate) fn spec_of(
-    kind: CollectiveKind,
-    (element, quantization): (ElementType, Quantization),
-    count: usize,
-) -> Result<CollectiveSpec, Error> {
-    let spec = CollectiveSpec {
-        kind,
-        op: ReduceOp::Sum,
-        element,
-        count: count as u64,
-        quantization,
-        algorithm: None,
-        ordered: false,
-    };
-    match pccl_plane::is_supported(&spec) {
-        true => Ok(spec),
-        false => Err(Error::NotSupported {
-            element,
-            quantization,
-        }),
     }
 }
 

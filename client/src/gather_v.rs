@@ -8,11 +8,10 @@ use pccl_core::id::{PeerId, Tag};
 use pccl_core::plan::Shards;
 
 use crate::calls::Calls;
-use crate::collective::{Called, Memory, Room};
+use crate::collective::{Called, Memory, Room, spec_of};
 use crate::communicator::Communicator;
 use crate::element::{Element, bytes_of_mut, resize};
 use crate::error::Error;
-use crate::gather::spec_of;
 use crate::reduce::CollectiveReport;
 
 /// What an [`all_gather_v`](Communicator::all_gather_v) is told: the limit of elements of the whole result, which is the

@@ -7,6 +7,7 @@ use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantizati
 use pccl_core::id::{PeerId, Tag};
 use pccl_core::plan::Algorithm;
 
+use crate::collective::supported;
 use crate::error::Error;
 use crate::phases::Phases;
 use crate::suspects::Waited;
@@ -240,7 +241,7 @@ impl Reduce {
         if self.op.weight().is_some() && !element.is_float() {
             return Err(Error::WeightedIntegers { element });
         }
-        let spec = CollectiveSpec {
+        supported(CollectiveSpec {
             kind,
             op: self.op,
             element,
@@ -248,12 +249,7 @@ impl Reduce {
             quantization: self.quantization,
             algorithm: self.algorithm,
             ordered: self.ordered,
-        };
-        if pccl_plane::is_supported(&spec) {
-            Ok(spec)
-        } else {
-            Err(self.not_supported(element))
-        }
+        })
     }
 
     pub(crate) const fn not_supported(&self, element: ElementType) -> Error {

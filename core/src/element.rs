@@ -314,8 +314,8 @@ impl fmt::Display for ReduceOp {
 /// # Frames
 /// Elements are quantized frame by frame, and each frame has its own parameters. So the error depends on the range of
 /// the elements of one frame. A buffer is cut into a shard for each rank (that of a broadcast is one shard), a shard into
-/// a chunk for each lane in use, and a chunk into frames of 65,536 elements; the last frame of a chunk has the rest. Each rank on a chunk's way
-/// decodes a frame, reduces in `f32` (`f64` for `F64`), and encodes the result again. With
+/// a chunk for each lane in use, and a chunk into frames of 65,536 elements; the last frame of a chunk has the rest. Each
+/// rank on a chunk's way decodes a frame, reduces in `f32` (`f64` for `F64`), and encodes the result again. With
 /// [`Direct`](Algorithm::Direct) contributions meet at one rank, so an element is encoded twice, and with
 /// [`TwoLevel`](Algorithm::TwoLevel) three times at most. With [`TwoLevelRing`](Algorithm::TwoLevelRing) it is encoded
 /// once at its own site and once at each site that its sum passes. If nothing is reduced, it is encoded once, by the rank

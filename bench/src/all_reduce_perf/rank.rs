@@ -25,7 +25,7 @@ use super::talk::{
     Buffers, Contestant, Event, Measured, Order, Series, end_with_parent, next_order,
 };
 use super::watch::{Watch, watched};
-use super::work::{FIRST, Work};
+use super::work::Work;
 
 /// What the parent tells a rank on its command line.
 #[derive(Clone, Debug, clap::Args)]
@@ -335,7 +335,7 @@ fn call<T: Number>(
             let shard = comm.shard(result.len());
             comm.all_gather(result, work.gather(shard))?
         }
-        Collective::Broadcast => comm.broadcast(result, work.spread(FIRST))?,
+        Collective::Broadcast => comm.broadcast(result, work.spread())?,
     })
 }
 

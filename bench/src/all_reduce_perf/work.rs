@@ -11,7 +11,7 @@ use super::collective::Collective;
 use super::contribution::largest;
 
 /// The peer of rank 0: ranks join one after the other.
-pub(crate) const FIRST: PeerId = PeerId(1);
+const FIRST: PeerId = PeerId(1);
 
 const OPERATIONS: [ReduceOp; 5] = [
     ReduceOp::Sum,
@@ -134,7 +134,7 @@ impl Work {
         let largest = largest(self.op) as f64;
         match self.collective.reduces() {
             true => self.reduce(0).error_bound(self.element, peers, largest),
-            false => self.spread(FIRST).error_bound(self.element, largest),
+            false => self.spread().error_bound(self.element, largest),
         }
     }
 
@@ -195,9 +195,9 @@ impl Work {
         }
     }
 
-    /// The broadcast of this root.
-    pub(crate) fn spread(&self, root: PeerId) -> Broadcast {
-        let broadcast = Broadcast::from(root).quantize(self.quantization());
+    /// The broadcast of rank 0.
+    pub(crate) fn spread(&self) -> Broadcast {
+        let broadcast = Broadcast::from(FIRST).quantize(self.quantization());
         let broadcast = match self.algorithm {
             Some(wish) => broadcast.algorithm(wish),
             None => broadcast,

@@ -382,12 +382,11 @@ impl Algorithm {
     /// Whether a collective can use this algorithm in a world of `world` ranks, on these paths.
     ///
     /// A quantized collective takes the ring, `TwoLevel`, `TwoLevelRing` or the direct exchange, and a broadcast the chain,
-    /// the tree or `TwoLevel`. A buffer is sent whole
-    /// if it has at most [`WHOLE_BUFFER_MAX`] bytes, and if the buffers of all ranks together fit in one frame
-    /// ([`FRAME_PAYLOAD_MAX`]), because a rank keeps them all until it adds. Rounds are limited to
-    /// [`CIRCULANT_BUFFER_MAX`] bytes, because a round is one message. Two levels need several sites, and several
-    /// members at one of them, and a ring of the sites three of these. In a world of two the ring is the mesh, and a
-    /// mesh brings no gain.
+    /// the tree or `TwoLevel`. A buffer is sent whole if it has at most [`WHOLE_BUFFER_MAX`] bytes, and if the buffers of
+    /// all ranks together fit in one frame ([`FRAME_PAYLOAD_MAX`]), because a rank keeps them all until it adds. Rounds are
+    /// limited to [`CIRCULANT_BUFFER_MAX`] bytes, because a round is one message. Two levels need several sites, and
+    /// several members at one of them, and a ring of the sites three of these. In a world of two the ring is the mesh, and
+    /// a mesh brings no gain.
     ///
     /// An [ordered](CollectiveSpec::ordered) collective is never quantized, and takes only algorithms that add in the
     /// order of the peers. In a world of two the ring does, because a + b = b + a.

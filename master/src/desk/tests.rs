@@ -30,6 +30,10 @@ struct Office {
 }
 
 impl Office {
+    async fn turn(&mut self) -> Stopping {
+        self.desk.turn(pin!(self.stop.stopped())).await
+    }
+
     async fn open(heartbeat: Duration, silence: Duration) -> Self {
         let config = MasterConfig {
             heartbeat,
@@ -105,7 +109,7 @@ async fn a_message_that_has_arrived_is_dealt_with_before_a_deadline_that_has_pas
     advance(SILENCE).await;
     office.heartbeat_arrives();
 
-    office.desk.turn(pin!(office.stop.stopped())).await;
+    office.turn().await;
 
     assert!(office.knows_the_peer());
     let deadline = office.desk.timers.next_deadline();
@@ -121,7 +125,7 @@ async fn a_deadline_that_has_passed_waits_for_what_a_connection_is_about_to_tell
         events.send(heartbeat_of(peer)).await.ok();
     });
 
-    office.desk.turn(pin!(office.stop.stopped())).await;
+    office.turn().await;
 
     assert!(office.knows_the_peer());
 }
@@ -130,7 +134,7 @@ async fn a_deadline_that_has_passed_waits_for_what_a_connection_is_about_to_tell
 async fn a_deadline_that_has_passed_counts_where_nothing_has_arrived() {
     let mut office = Office::open(10 * SILENCE, SILENCE).await;
 
-    office.desk.turn(pin!(office.stop.stopped())).await;
+    office.turn().await;
 
     assert!(!office.knows_the_peer());
 }
@@ -144,7 +148,7 @@ async fn a_flood_holds_a_timer_up_for_one_heartbeat_at_most() {
     // One message per tenth of a heartbeat, and never an empty queue.
     for _ in 0..40 {
         office.heartbeat_arrives();
-        office.desk.turn(pin!(office.stop.stopped())).await;
+        office.turn().await;
         let next = office.desk.timers.next_deadline().unwrap();
         if next > due {
             fired.get_or_insert(Instant::now());
@@ -160,7 +164,7 @@ async fn a_master_that_stood_still_reads_on_before_it_counts_anything_as_late() 
     let mut office = Office::open(HEARTBEAT, SILENCE).await;
     advance(12 * SILENCE).await;
 
-    office.desk.turn(pin!(office.stop.stopped())).await;
+    office.turn().await;
 
     // It has given its sign of life, and the next one is what comes first.
     assert!(office.knows_the_peer());
@@ -177,16 +181,16 @@ async fn a_peer_that_was_heard_late_before_is_given_more_time_and_one_that_was_n
             advance(gap).await;
             pulse.beat();
             office.heartbeat_arrives();
-            office.desk.turn(pin!(office.stop.stopped())).await;
+            office.turn().await;
         }
 
         advance(SILENCE).await;
-        office.desk.turn(pin!(office.stop.stopped())).await;
+        office.turn().await;
 
         assert_eq!(office.knows_the_peer(), is_known, "{gap:?}");
         if is_known {
             advance(SILENCE / 2).await;
-            office.desk.turn(pin!(office.stop.stopped())).await;
+            office.turn().await;
             assert!(!office.knows_the_peer(), "{gap:?}");
         }
     }

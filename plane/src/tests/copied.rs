@@ -10,11 +10,9 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::test;
 
-use super::kinds::{GATHER, of_kind};
+use super::kinds::{GATHER, can_be_put_back, of_kind};
 use super::quantized::{FLOATS, QUANTIZATIONS, encoded, normal, numbers};
-use super::support::{
-    Member, in_time, mesh, ring, run_all, run_in_place, small_frames, spec, turns,
-};
+use super::support::{Member, mesh, ring, run_all, small_frames, spec};
 use crate::work::codec_of;
 use crate::{RunFailure, encoding_error_bound};
 
@@ -178,25 +176,7 @@ async fn whatever_is_stopped_in_the_middle_can_be_put_back() {
             quantization: QUANTIZATIONS[0],
             ..of_kind(kind, spec(ReduceOp::Sum, ElementType::F32, 400_000))
         };
-        let mut written = 0;
-        for (seq, moment) in (1..).map(Seq).zip(1..60) {
-            let ports = members.iter_mut();
-            let ports = ports.map(|m| m.plane.begin(seq, spec, algorithm));
-            let runs = ports.zip(inputs.clone());
-            let runs = runs.map(|(port, data)| tokio::spawn(run_in_place(port, data)));
-            let runs: Vec<_> = runs.collect();
-            turns(moment).await;
-
-            members.iter_mut().for_each(|m| m.plane.stop(seq));
-            for (run, input) in runs.into_iter().zip(&inputs) {
-                let mut ended = in_time(run).await.unwrap();
-                let is_stopped = ended.outcome == Err(RunFailure::Stopped);
-                written += usize::from(is_stopped && ended.data != *input);
-                ended.backup.restore(&mut ended.data);
-                assert!(ended.data == *input, "{kind} after {moment} turns");
-            }
-        }
-        assert!(written > 5, "{kind}: hardly any moment was in the middle");
+        can_be_put_back(&mut members, (spec, algorithm), &inputs, 1..60).await;
     }
 }
 

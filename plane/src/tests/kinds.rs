@@ -1,5 +1,7 @@
 //! Collectives other than all-reduces: every rank ends with what its kind promises, and nothing else is written.
 
+use std::ops::Range;
+
 use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{Membership, PeerId, Seq};
 use pccl_core::plan::{Algorithm, Shards};
@@ -288,26 +290,38 @@ async fn whatever_is_stopped_in_the_middle_can_be_put_back() {
             _ => ring(3, 1),
         };
         let spec = of_kind(kind, spec(ReduceOp::Sum, ElementType::F32, 200_000));
-        let mut written = 0;
-        for (seq, moment) in (1..).map(Seq).zip(1..100) {
-            let ports = members
-                .iter_mut()
-                .map(|m| m.plane.begin(seq, spec, algorithm));
-            let runs = ports.zip(inputs.clone());
-            let runs = runs.map(|(port, data)| tokio::spawn(run_in_place(port, data)));
-            let runs: Vec<_> = runs.collect();
-            turns(moment).await;
-
-            members.iter_mut().for_each(|m| m.plane.stop(seq));
-            for (run, input) in runs.into_iter().zip(&inputs) {
-                let mut ended = in_time(run).await.unwrap();
-                if ended.outcome == Err(RunFailure::Stopped) {
-                    written += usize::from(ended.data != *input);
-                }
-                ended.backup.restore(&mut ended.data);
-                assert!(ended.data == *input, "{kind} after {moment} turns");
-            }
-        }
-        assert!(written > 5, "{kind}: hardly any moment was in the middle");
+        can_be_put_back(&mut members, (spec, algorithm), &inputs, 1..100).await;
     }
+}
+
+/// Stops a collective at each of these moments. Whatever a rank had written is put back, and in more than five cases it
+/// had written something.
+pub(super) async fn can_be_put_back(
+    members: &mut [Member],
+    (spec, algorithm): (CollectiveSpec, Algorithm),
+    inputs: &[Vec<u8>],
+    moments: Range<usize>,
+) {
+    let kind = spec.kind;
+    let mut written = 0;
+    for (seq, moment) in (1..).map(Seq).zip(moments) {
+        let ports = members
+            .iter_mut()
+            .map(|m| m.plane.begin(seq, spec, algorithm));
+        let runs = ports.zip(inputs.to_vec());
+        let runs = runs.map(|(port, data)| tokio::spawn(run_in_place(port, data)));
+        let runs: Vec<_> = runs.collect();
+        turns(moment).await;
+
+        members.iter_mut().for_each(|m| m.plane.stop(seq));
+        for (run, input) in runs.into_iter().zip(inputs) {
+            let mut ended = in_time(run).await.unwrap();
+            if ended.outcome == Err(RunFailure::Stopped) {
+                written += usize::from(ended.data != *input);
+            }
+            ended.backup.restore(&mut ended.data);
+            assert!(ended.data == *input, "{kind} after {moment} turns");
+        }
+    }
+    assert!(written > 5, "{kind}: hardly any moment was in the middle");
 }

@@ -3,21 +3,18 @@
 use std::sync::Barrier;
 use std::time::Duration;
 
-use pccl::{AbortCause, Communicator, Error, Gather, GatherV, PeerId};
+use pccl::{AbortCause, Error, Gather, GatherV};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use tokio::time::timeout;
 
+use super::ids;
 use super::kind::{Kind, ended, input, inputs, one_thread};
 use crate::support::{Run, together_with};
 
 /// Far beyond what any test takes; reached only by a hang.
 const HANG: Duration = Duration::from_secs(60);
-
-fn ids(peers: &[Communicator]) -> Vec<PeerId> {
-    peers.iter().map(Communicator::peer_id).collect()
-}
 
 /// Waits for something on a thread of the test's.
 fn wait<T>(what: impl Future<Output = T>) -> T {

@@ -11,6 +11,7 @@ use rand::{RngExt, SeedableRng};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::ids;
 use super::kind::{Kind, inputs, one_thread};
 use crate::support::lanes::DISTANCES;
 use crate::support::{LANES, Run, together_with};
@@ -53,10 +54,6 @@ impl Deed {
             buffer.len()
         );
     }
-}
-
-fn ids(peers: &[Communicator]) -> Vec<PeerId> {
-    peers.iter().map(Communicator::peer_id).collect()
 }
 
 #[test]
