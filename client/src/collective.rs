@@ -102,14 +102,19 @@ impl Called {
             let remaining = self.remaining();
             let event = within(remaining, self.events.recv()).await;
             match event.ok_or_else(|| self.is_late())? {
-                Some(CollectiveNotice::Run { seq, port }) => {
+                Some(CollectiveNotice::Run { seq, port, ahead }) => {
+                    // What was begun ahead may have been in vain.
+                    memory.put_back();
                     run = WhatRan::of(&port);
                     self.moments.start();
                     stats = self.run(seq, port, &mut memory, &mut waited).await?;
                     self.moments.complete();
-                    // What is voted for cannot be taken back: the verdict counts.
-                    self.limit = None;
+                    if !ahead {
+                        self.limit = None;
+                    }
                 }
+                // What is voted for cannot be taken back: the verdict counts.
+                Some(CollectiveNotice::Confirmed) => self.limit = None,
                 Some(CollectiveNotice::Ended(Ok(committed))) => {
                     self.made.is_answered();
                     memory.keep();
@@ -410,6 +415,21 @@ impl<'a> Memory<'a> {
         })
     }
 
+    /// What the last run wrote is undone as far as the next run needs it; there may have been none.
+    fn put_back(&mut self) {
+        match self {
+            Self::InPlace(restoring) => restoring.backup.restore(restoring.data),
+            Self::Contributing(contributing) => contributing.put_back(),
+            // A collective with weights is not begun ahead.
+            Self::Weighted(_)
+            | Self::Into { .. }
+            | Self::Unsaved(_)
+            | Self::Fresh(_)
+            | Self::Scattered(_)
+            | Self::Noting { .. } => {}
+        }
+    }
+
     fn keep(&mut self) {
         match self {
             Self::InPlace(restoring) => restoring.keep = true,
@@ -424,12 +444,18 @@ impl<'a> Memory<'a> {
     }
 }
 
+impl Contributing<'_> {
+    fn put_back(&mut self) {
+        if let Some(own) = self.data.get_mut(self.own.clone()) {
+            own.copy_from_slice(self.before.scratch(own.len()));
+        }
+    }
+}
+
 impl Drop for Contributing<'_> {
     fn drop(&mut self) {
-        if let Some(own) = self.data.get_mut(self.own.clone())
-            && !self.keep
-        {
-            own.copy_from_slice(self.before.scratch(own.len()));
+        if !self.keep {
+            self.put_back();
         }
         self.backups.give_back(std::mem::take(&mut self.before));
     }

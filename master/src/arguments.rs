@@ -208,6 +208,8 @@ impl Serve {
             mesh_max: self.max_mesh,
             sites_mesh_max: self.max_sites_mesh,
             rounds_from: run.rounds_from,
+            ahead_max: run.max_ahead,
+            ahead_within_machine: run.ahead_within_machine,
             // The server draws the key.
             tickets: MasterConfig::default().tickets,
         }

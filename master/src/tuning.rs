@@ -78,6 +78,15 @@ pub(crate) struct RunTuning {
     /// Smallest group within one machine that sends small buffers in rounds
     #[arg(long, value_name = "PEERS", default_value_t = MasterConfig::default().rounds_from)]
     pub(crate) rounds_from: u16,
+
+    /// Maximum number of bytes that a collective which begins before all have called it may send to one peer; 0: each
+    /// begins when all have called it
+    #[arg(long, value_name = "BYTES", default_value_t = MasterConfig::default().ahead_max)]
+    pub(crate) max_ahead: u64,
+
+    /// Let collectives within one machine begin before all have called them, too, which gains nothing there
+    #[arg(long)]
+    pub(crate) ahead_within_machine: bool,
 }
 
 impl RunTuning {

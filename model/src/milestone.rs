@@ -110,6 +110,12 @@ pub enum Milestone {
     CameBack,
     /// A message is heard again because its record was lost.
     HeardAgain,
+    /// A peer began a collective ahead.
+    BegunAhead,
+    /// What a peer had begun ahead is what commenced.
+    BegunAheadOfAll,
+    /// What a peer had begun ahead was in vain.
+    BegunInVain,
 }
 
 /// All milestones.
@@ -167,6 +173,9 @@ pub const MILESTONES: &[Milestone] = &[
     Milestone::TooLong,
     Milestone::CameBack,
     Milestone::HeardAgain,
+    Milestone::BegunAhead,
+    Milestone::BegunAheadOfAll,
+    Milestone::BegunInVain,
 ];
 
 impl Milestone {
@@ -230,6 +239,9 @@ impl Milestone {
             }
             Self::CameBack => "a master goes on from its journal",
             Self::HeardAgain => "a message is heard again because its record was lost",
+            Self::BegunAhead => "a peer begins a collective ahead",
+            Self::BegunAheadOfAll => "what a peer has begun ahead is what commences",
+            Self::BegunInVain => "what a peer has begun ahead is in vain",
             Self::RootGone => "a broadcast does not start because its root has gone",
         }
     }

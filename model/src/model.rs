@@ -261,6 +261,9 @@ fn is_reached(milestone: Milestone) -> Condition {
         EdgesWanted,
         TooLong,
         CameBack,
-        HeardAgain
+        HeardAgain,
+        BegunAhead,
+        BegunAheadOfAll,
+        BegunInVain
     )
 }

@@ -315,6 +315,8 @@ impl Plane {
             return Vec::new();
         };
         let first = self.over_links(run.first_frames());
+        // What was whole and begun ahead in vain is undone.
+        self.whole.retain(|whole| whole.tag != tag);
         self.newest = self.newest.max(seq);
         self.runs.push(run);
         first

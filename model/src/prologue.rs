@@ -27,6 +27,11 @@ pub(crate) fn config(scenario: &Scenario) -> MasterConfig {
         wiring_attempts_max: 2,
         // Of four peers there are too many states.
         rounds_from: 3,
+        ahead_max: match scenario.ahead {
+            true => u64::MAX,
+            false => 0,
+        },
+        ahead_within_machine: true,
         probe_all_max: if scenario.large {
             2
         } else {

@@ -432,6 +432,7 @@ impl<'a> Run<'a> {
             return;
         }
         watch::peer_moved(self, no, was_connected, &heard, &out);
+        watch::ahead_in_vain(self, &heard, &out);
         for output in out {
             self.do_for_peer(no, output);
         }
@@ -462,8 +463,15 @@ impl<'a> Run<'a> {
                 spec,
                 lengths,
                 algorithm,
+                ahead,
                 ..
-            } => self.run_plan(no, (tag, seq), (spec.kind, &lengths, algorithm)),
+            } => {
+                if ahead {
+                    self.state.reach(Milestone::BegunAhead);
+                }
+                self.run_plan(no, (tag, seq), (spec.kind, &lengths, algorithm));
+            }
+            PeerOutput::Confirm { .. } => self.state.reach(Milestone::BegunAheadOfAll),
             PeerOutput::StopPlan { seq } => self.edit(no).plane.stop(seq),
             PeerOutput::MoveState { plan, .. } => {
                 watch::planned(self, &plan);

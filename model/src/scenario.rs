@@ -60,6 +60,8 @@ pub struct Scenario {
     pub heartbeats: bool,
     /// Is shared state fetched from several holders at once, however little it is?
     pub several: bool,
+    /// May what is repeated begin ahead?
+    pub ahead: bool,
     /// Do all users go through one loop, so that none gets in another's way?
     pub in_step: bool,
     /// What must be reached at least once, or the scenario says less than it claims.

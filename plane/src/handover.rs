@@ -17,5 +17,5 @@ mod sending;
 pub use link::LinkBroke;
 pub(crate) use link::{Installed, LinkState, Reports, StandingLink};
 pub(crate) use receiving::{AHEAD_BYTES, Home, ReadEnd, RxLane};
-pub(crate) use registry::{Delivery, DeliverySender, Inbox, Operation, Registry};
+pub(crate) use registry::{Course, Delivery, DeliverySender, Inbox, Operation, Registry};
 pub(crate) use sending::{TxLane, TxSlot};

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{Round, Seq};
@@ -13,7 +12,7 @@ use pccl_core::transport::Lane;
 use tokio::sync::mpsc;
 
 use crate::handover::{
-    Inbox, Installed, LinkBroke, LinkState, Operation, Registry, Reports, StandingLink,
+    Course, Inbox, Installed, LinkBroke, LinkState, Operation, Registry, Reports, StandingLink,
 };
 use crate::memory::Pool;
 use crate::pace::{IDLE_FRAMES_MAX, Pacer, PlaneConfig};
@@ -122,10 +121,10 @@ impl DataPlane {
         algorithm: Algorithm,
     ) -> OperationPort {
         let (address, inbox) = Inbox::new();
-        let stopped = Arc::new(AtomicBool::new(false));
+        let course = Arc::<Course>::default();
         let op = Operation {
             address: address.clone(),
-            stopped: Arc::clone(&stopped),
+            course: Arc::clone(&course),
         };
         let ins = self.links_in(algorithm.reach());
         let links = || ins.iter().flatten().map(|(_, standing)| &*standing.state);
@@ -159,7 +158,7 @@ impl DataPlane {
             config: self.config.clone(),
             pool: Arc::clone(&self.pool),
             registry: Arc::clone(&self.registry),
-            stopped,
+            course,
             inbox: Some((pass, inbox)),
             address,
             links,
@@ -203,6 +202,11 @@ impl DataPlane {
     #[must_use]
     pub fn stalls_are_excused(&self) -> bool {
         Registry::are_excused_in(self.registry.excuses())
+    }
+
+    /// All ranks run this execution, which was begun [ahead](OperationPort::ahead): from here on stalls count.
+    pub fn confirm(&mut self, seq: Seq) {
+        self.registry.confirm(seq);
     }
 
     /// The frames of `seq` are thrown away from here on, and a run that has not ended ends as stopped, at once.

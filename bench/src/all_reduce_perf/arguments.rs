@@ -50,6 +50,10 @@ pub(crate) struct Arguments {
     /// Most peers of a group that has links between all of its members, for the master.
     #[arg(long, value_name = "PEERS", default_value_t = MasterConfig::default().mesh_max)]
     pub(crate) max_mesh: u16,
+    /// Most bytes that a repeated collective may send to a peer that has not called it, for the master; 0: none begins
+    /// before all have called it.
+    #[arg(long, value_name = "BYTES", default_value_t = MasterConfig::default().ahead_max)]
+    pub(crate) max_ahead: u64,
     /// After all sizes: optimize the topology, and measure all sizes again. The ring before goes from each rank
     /// to the next one.
     #[arg(long)]
@@ -85,6 +89,8 @@ pub(crate) enum Role {
         transport: Over,
         #[arg(long)]
         max_mesh: u16,
+        #[arg(long)]
+        max_ahead: u64,
     },
     /// A peer, which is also a rank of the floor.
     #[command(hide = true)]

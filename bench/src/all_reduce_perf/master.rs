@@ -11,9 +11,10 @@ use super::stopwatch::cpu_time;
 use super::talk::{Event, Order, end_with_parent, next_order};
 
 /// Serves until the parent says `Quit`.
-pub(crate) fn run(host: IpAddr, over: Over, mesh_max: u16) -> ExitCode {
+/// `limits`: most members of a mesh, and most bytes that are sent ahead.
+pub(crate) fn run(host: IpAddr, over: Over, limits: (u16, u64)) -> ExitCode {
     end_with_parent();
-    let running = match start(host, over, mesh_max) {
+    let running = match start(host, over, limits) {
         Ok((running, join)) => {
             let address = running.local_addr();
             tell(&Event::Serving { address, join });
@@ -42,9 +43,14 @@ pub(crate) fn run(host: IpAddr, over: Over, mesh_max: u16) -> ExitCode {
 }
 
 /// The master, and what its peers join with.
-fn start(host: IpAddr, over: Over, mesh_max: u16) -> Result<(RunningMaster, String), ServeError> {
+fn start(
+    host: IpAddr,
+    over: Over,
+    (mesh_max, ahead_max): (u16, u64),
+) -> Result<(RunningMaster, String), ServeError> {
     let config = MasterConfig {
         mesh_max,
+        ahead_max,
         ..MasterConfig::default()
     };
     let master = over.master(None)?.config(config);

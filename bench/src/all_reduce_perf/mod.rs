@@ -108,7 +108,8 @@ pub fn main() -> ExitCode {
             host,
             transport,
             max_mesh,
-        }) => master::run(*host, *transport, *max_mesh),
+            max_ahead,
+        }) => master::run(*host, *transport, (*max_mesh, *max_ahead)),
         Some(Role::Rank(assignment)) => rank::run(assignment),
         None => benchmark(&arguments),
     }

@@ -53,6 +53,7 @@ impl<'a> Session<'a> {
             format!("--host={host}"),
             format!("--transport={over}"),
             format!("--max-mesh={}", arguments.max_mesh),
+            format!("--max-ahead={}", arguments.max_ahead),
         ];
         let master = crew.start("the master".into(), hosts.command(host)?, &role)?;
         let (address, join) = crew.hear_one(master, "its address", service_in)?;

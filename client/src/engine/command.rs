@@ -54,10 +54,18 @@ pub(crate) enum Caller {
     Collective(mpsc::UnboundedSender<CollectiveNotice>),
 }
 
-/// What a collective's call hears, in order: at most one `Run`, then `Ended`.
+/// What a collective's call hears, in order: at most one `Run` that is confirmed or becomes so, then `Ended`. Before it
+/// may come one that is ahead and was in vain.
 #[derive(Debug)]
 pub(crate) enum CollectiveNotice {
-    Run { seq: Seq, port: Box<OperationPort> },
+    Run {
+        seq: Seq,
+        port: Box<OperationPort>,
+        /// Others may not have made the call.
+        ahead: bool,
+    },
+    /// What runs ahead, or has run, is what all run.
+    Confirmed,
     Ended(Result<Committed, CallError>),
 }
 

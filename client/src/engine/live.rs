@@ -272,9 +272,16 @@ impl Live {
         seq: Seq,
         (spec, lengths): (CollectiveSpec, &Lengths),
         algorithm: Algorithm,
+        ahead: bool,
     ) -> OperationPort {
         self.upkeep.used();
-        self.data.begin_of(seq, spec, lengths, algorithm)
+        let port = self.data.begin_of(seq, spec, lengths, algorithm);
+        if ahead { port.ahead() } else { port }
+    }
+
+    /// All run what was begun ahead.
+    pub(super) fn confirm(&mut self, seq: Seq) {
+        self.data.confirm(seq);
     }
 
     /// The frames of an execution are nobody's, and whatever runs it ends.

@@ -234,13 +234,18 @@ impl Engine {
                     spec,
                     lengths,
                     algorithm,
+                    ahead,
                 },
                 Some(live),
             ) => {
-                let port = Box::new(live.begin(seq, (spec, &lengths), algorithm));
-                tracing::debug!(target: "pccl::event", kind = "plan_started", tag = tag.0, seq = seq.0);
-                let run = CollectiveNotice::Run { seq, port };
+                let port = Box::new(live.begin(seq, (spec, &lengths), algorithm, ahead));
+                tracing::debug!(target: "pccl::event", kind = "plan_started", tag = tag.0, seq = seq.0, ahead);
+                let run = CollectiveNotice::Run { seq, port, ahead };
                 self.callers.tell_collective(call, run);
+            }
+            (PeerOutput::Confirm { call, seq }, Some(live)) => {
+                live.confirm(seq);
+                self.callers.tell_collective(call, CollectiveNotice::Confirmed);
             }
             (PeerOutput::StopPlan { seq }, Some(live)) => live.stop(seq),
             (PeerOutput::MoveState { call, plan }, Some(live)) => {

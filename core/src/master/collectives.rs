@@ -91,6 +91,8 @@ impl Master {
             group.collectives.remove(&tag);
         }
         group.ready.remove(&tag);
+        // What it has begun ahead, it has stopped.
+        group.repeat = None;
         let reason = CollectiveRefusal::Withdrawn;
         send(out, peer, ToPeer::CollectiveRefused { tag, reason });
         self.end_tag(peer, tag, CollectiveEvent::Refused, out);
@@ -144,22 +146,23 @@ impl Master {
         (spec, lengths): (CollectiveSpec, Lengths),
         out: &mut Out,
     ) {
-        let seq = self.next_seq;
-        self.next_seq = seq.next();
-        let bytes = spec.count.saturating_mul(spec.element.size() as u64);
         let Some(paths) = self.paths(group) else {
             return;
         };
+        let Some(record) = self.groups.get(&group) else {
+            return;
+        };
+        let world = u32::try_from(record.ring.world_size()).unwrap_or(u32::MAX);
+        let algorithm = Algorithm::of(&spec, world, paths);
+        let seq = self.number_of(group, tag, &spec, algorithm);
         let Some(record) = self.group_mut(group) else {
             return;
         };
         let contributors = record.ring.0.clone();
-        let world = u32::try_from(contributors.len()).unwrap_or(u32::MAX);
-        let algorithm = Algorithm::of(&spec, world, paths);
         let running = Collective::Running {
             seq,
-            bytes,
-            root: spec.kind.root().copied(),
+            spec,
+            algorithm,
             awaiting: contributors.iter().copied().collect(),
         };
         record.collectives.insert(tag, running);
@@ -227,6 +230,8 @@ impl Master {
         let voters: Vec<PeerId> = votes.keys().copied().collect();
         record.collectives.remove(&tag);
         record.ready.remove(&tag);
+        // What they have begun ahead, they stop.
+        record.repeat = None;
         for peer in voters {
             let reason = reason.clone();
             send(out, peer, ToPeer::CollectiveRefused { tag, reason });
@@ -261,13 +266,11 @@ impl Master {
         let Some(tag) = tag else {
             return;
         };
-        let Some(Collective::Running {
-            awaiting, bytes, ..
-        }) = group.collectives.get_mut(&tag)
+        let Some(Collective::Running { awaiting, spec, .. }) = group.collectives.get_mut(&tag)
         else {
             return;
         };
-        let bytes = *bytes;
+        let bytes = bytes_of(spec);
         if !awaiting.remove(&peer) {
             self.kick(peer, Misdeed::DuplicateVote, out);
             return;
@@ -312,10 +315,11 @@ impl Master {
             return false;
         };
         let epoch = record.epoch;
-        if let Some(Collective::Running { bytes, root, .. }) = record.collectives.get(&tag) {
-            let (bytes, root) = (*bytes, *root);
+        if let Some(Collective::Running { spec, .. }) = record.collectives.get(&tag) {
+            let (bytes, root) = (bytes_of(spec), spec.kind.root().copied());
+            let next = self.reserve(group, tag);
             let told = rule!(epoch; VerdictOfAnotherEpoch => self.epoch);
-            let verdict = Verdict::Committed { epoch: told };
+            let verdict = Verdict::Committed { epoch: told, next };
             self.decide(group, tag, &verdict, out);
             self.forgive(group, bytes, root);
         }
@@ -351,7 +355,7 @@ impl Master {
             }
             let verdict = rule!(
                 verdict.clone();
-                VerdictPerPeer if self.has_voted(peer, tag) => Verdict::Committed { epoch }
+                VerdictPerPeer if self.has_voted(peer, tag) => Verdict::Committed { epoch, next: None }
             );
             let _ = epoch;
             send(out, peer, ToPeer::Verdict { tag, seq, verdict });
@@ -498,6 +502,11 @@ impl GroupRecord {
         let ready = self.collectives.iter().filter(|(_, one)| voted(one));
         self.ready = ready.map(|(tag, _)| *tag).collect();
     }
+}
+
+/// Size of the buffer of one participant.
+fn bytes_of(spec: &CollectiveSpec) -> u64 {
+    spec.count.saturating_mul(spec.element.size() as u64)
 }
 
 /// The collective to start, if its root takes part, if its shards were laid out for the participants, and if its

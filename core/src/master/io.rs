@@ -268,6 +268,13 @@ pub struct MasterConfig {
     /// Minimum number of members of a group within one machine that sends small buffers in rounds, over its mesh. In
     /// smaller groups rounds save no messages. Default: 4.
     pub rounds_from: u16,
+    /// Maximum number of bytes that a collective which begins [ahead](crate::messages::Reserved) may send to one peer that
+    /// has not called it. These bytes wait in the buffers of the system, and a sender whose bytes nobody takes would give
+    /// its lane up after a time. 0: none begins ahead. Default: 64 KiB.
+    pub ahead_max: u64,
+    /// Whether collectives within one machine begin ahead, too. There the master is as near as any peer, and what is
+    /// begun while others have not called only wakes them earlier. Default: no.
+    pub ahead_within_machine: bool,
     /// Mints the tickets. Its key must be 128 random bits; the default is all zeros.
     pub tickets: TicketMint,
 }
@@ -311,6 +318,8 @@ impl Default for MasterConfig {
             mesh_max: 8,
             sites_mesh_max: 32,
             rounds_from: 4,
+            ahead_max: 64 << 10,
+            ahead_within_machine: false,
             tickets: TicketMint { key: [0; 16] },
         }
     }

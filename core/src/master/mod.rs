@@ -27,6 +27,7 @@
 //! | `topology`, `wiring`, `attempt` | ballots about the ring; connecting its edges |
 //! | `blame`, `order`, `pieces`, `evict` | failed edges: attribution, avoidance, eviction |
 //! | `collectives` | starting, committing and aborting collectives |
+//! | `ahead` | which collective may begin before all have called it, and under which number |
 //! | `shared_state` | synchronization: votes, plan, conclusion |
 //! | `manifest`, `election`, `remembered` | the offers of votes; the elected content; the revisions of groups |
 //! | `transfers` | the holders from which each peer fetches, and evictions after failed transfers |
@@ -40,6 +41,7 @@
 //!
 //! **Invariant:** which timers run is a function of the state.
 
+mod ahead;
 mod attempt;
 mod awaited;
 mod better;

@@ -15,7 +15,8 @@ use super::transfers::FailedTransfers;
 use crate::element::CollectiveSpec;
 use crate::id::{Epoch, GroupId, Identity, PeerId, Round, Seq, Tag};
 use crate::name::PeerName;
-use crate::plan::{Costs, Reach};
+use crate::messages::Reserved;
+use crate::plan::{Algorithm, Costs, Reach};
 use crate::site::SiteName;
 use crate::site::found::FoundSites;
 use crate::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
@@ -250,6 +251,16 @@ pub(super) struct GroupRecord {
     pub(super) ready: BTreeSet<Tag>,
     /// The collectives on whose outcome all participants have voted.
     pub(super) whole: BTreeSet<Tag>,
+    /// The collective that participants may have begun ahead.
+    pub(super) repeat: Option<Repeat>,
+}
+
+/// A collective that was committed, and may begin ahead if it is called again before another one starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct Repeat {
+    pub(super) tag: Tag,
+    pub(super) spec: CollectiveSpec,
+    pub(super) reserved: Reserved,
 }
 
 /// A link between two members.
@@ -391,10 +402,8 @@ pub(super) enum Collective {
     /// It runs on the group's ring, which does not change while it runs.
     Running {
         seq: Seq,
-        /// Size of the buffer of one participant.
-        bytes: u64,
-        /// The root of a broadcast.
-        root: Option<PeerId>,
+        spec: CollectiveSpec,
+        algorithm: Algorithm,
         /// Participants that have not voted on the outcome.
         awaiting: BTreeSet<PeerId>,
     },

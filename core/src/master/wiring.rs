@@ -511,6 +511,8 @@ impl Master {
             group.ring = plan.ring;
             group.links = plan.links;
             group.found = plan.found;
+            // All members have dropped what they began ahead on the ring before.
+            group.repeat = None;
         }
     }
 

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::admission::{Caller, Waiting};
-use super::collectives::OpenCollective;
+use super::collectives::{OpenCollective, Repeat};
 use super::io::{Answer, CallError, PeerInput, PeerOutput, PeerTimer};
 use super::joining::Welcomed;
 use super::optimize::Optimization;
@@ -33,7 +33,9 @@ pub(super) struct Accepted {
     /// The caller of `are_peers_pending`.
     pub(super) query: Option<Caller>,
     pub(super) tags: BTreeMap<Tag, OpenCollective>,
-    /// Maximum number of them.
+    /// The collective that begins ahead if it is called next.
+    pub(super) repeat: Option<Repeat>,
+    /// Maximum number of collectives in flight.
     pub(super) collectives_max: usize,
     pub(super) waiting: Waiting,
 }

@@ -7,21 +7,41 @@ use super::{Out, Step, send};
 use crate::element::CollectiveSpec;
 use crate::id::{Membership, Seq, Tag};
 use crate::lengths::Lengths;
-use crate::messages::{AbortCause, CollectiveRefusal, PlanOutcome, ToMaster, Verdict};
+use crate::messages::{AbortCause, CollectiveRefusal, PlanOutcome, Reserved, ToMaster, Verdict};
 use crate::plan::{Algorithm, Paths};
 use crate::states::CollectiveCommunicationState as State;
+use crate::topology::BrokenLinks;
 
 /// One tag in use, and its caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct OpenCollective {
     pub(super) caller: Caller,
+    /// What its caller asked for.
+    pub(super) spec: CollectiveSpec,
     pub(super) at: Collective,
+}
+
+/// What may begin ahead, if it is called next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Repeat {
+    tag: Tag,
+    spec: CollectiveSpec,
+    reserved: Reserved,
+}
+
+/// An execution that has begun ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Ahead {
+    reserved: Reserved,
+    /// `None` while it runs.
+    ended: Option<PlanOutcome>,
 }
 
 /// The progress of a collective.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Collective {
-    VoteInitiate { spec: CollectiveSpec },
+    /// What has begun ahead counts only if it is what commences.
+    VoteInitiate { ahead: Option<Ahead> },
     Perform { seq: Seq },
     VoteComplete { seq: Seq, outcome: PlanOutcome },
 }
@@ -41,6 +61,14 @@ impl Collective {
         }
     }
 
+    /// What has begun ahead of it.
+    fn ahead(&self) -> Option<Ahead> {
+        match self {
+            Self::VoteInitiate { ahead } => *ahead,
+            Self::Perform { .. } | Self::VoteComplete { .. } => None,
+        }
+    }
+
     pub(super) fn state(&self) -> State {
         match self {
             Self::VoteInitiate { .. } => State::VoteInitiate,
@@ -56,14 +84,29 @@ impl Collective {
     /// The execution, if it was not stopped when it was given up.
     fn not_stopped(self) -> Option<Seq> {
         match self {
-            Self::VoteInitiate { .. } => None,
+            Self::VoteInitiate { ahead } => ahead.and_then(Ahead::not_stopped),
             Self::Perform { seq } => rule!(Some(seq); RingRunsOnAfterAbort => None),
-            Self::VoteComplete { seq, outcome } => match outcome {
-                PlanOutcome::Cancelled => None,
-                PlanOutcome::Done | PlanOutcome::LaneLost => {
-                    rule!(Some(seq); FramesOutliveVerdict => None)
-                }
-            },
+            Self::VoteComplete { seq, outcome } => not_stopped_after(seq, outcome),
+        }
+    }
+}
+
+impl Ahead {
+    /// The execution, if it was not stopped when it ended.
+    fn not_stopped(self) -> Option<Seq> {
+        let seq = self.reserved.seq;
+        match self.ended {
+            None => Some(seq),
+            Some(outcome) => not_stopped_after(seq, outcome),
+        }
+    }
+}
+
+fn not_stopped_after(seq: Seq, outcome: PlanOutcome) -> Option<Seq> {
+    match outcome {
+        PlanOutcome::Cancelled => None,
+        PlanOutcome::Done | PlanOutcome::LaneLost => {
+            rule!(Some(seq); FramesOutliveVerdict => None)
         }
     }
 }
@@ -77,9 +120,15 @@ impl Accepted {
         out: &mut Out,
     ) {
         (self.fresh, self.rests) = (false, false);
-        let at = Collective::VoteInitiate { spec };
-        self.tags.insert(tag, OpenCollective { caller, at });
         let (epoch, broken) = (self.topology.epoch, self.wiring.broken());
+        let reserved = self.begins_ahead(tag, &spec, &broken);
+        let at = Collective::VoteInitiate {
+            ahead: reserved.map(|reserved| Ahead {
+                reserved,
+                ended: None,
+            }),
+        };
+        self.tags.insert(tag, OpenCollective { caller, spec, at });
         let vote = ToMaster::InitiateCollective {
             tag,
             spec,
@@ -87,12 +136,59 @@ impl Accepted {
             broken,
         };
         send(out, vote);
+        if let (Some(Reserved { seq, algorithm }), Some(call)) = (reserved, caller.call()) {
+            out.push(PeerOutput::RunPlan {
+                call,
+                tag,
+                seq,
+                spec,
+                lengths: Lengths::NONE,
+                algorithm,
+                ahead: true,
+            });
+        }
+    }
+
+    /// What this call begins without waiting for the others. Only one collective that is alone here does: the frames of
+    /// an execution that others have not begun would be in the way of those of another one.
+    fn begins_ahead(
+        &mut self,
+        tag: Tag,
+        spec: &CollectiveSpec,
+        broken: &BrokenLinks,
+    ) -> Option<Reserved> {
+        let repeat = self.repeat.take_if(|repeat| repeat.tag == tag)?;
+        let is_same = repeat.spec == *spec;
+        let is_alone = self.tags.is_empty() && broken.0.is_empty();
+        (is_same && is_alone).then_some(repeat.reserved)
+    }
+
+    /// What has begun ahead under another number is void.
+    fn void_ahead(&mut self, but: Option<Seq>, out: &mut Out) {
+        for open in self.tags.values_mut() {
+            if let Collective::VoteInitiate { ahead } = &mut open.at
+                && let Some(void) = ahead.take_if(|ahead| Some(ahead.reserved.seq) != but)
+            {
+                let stop = void.not_stopped().map(|seq| PeerOutput::StopPlan { seq });
+                out.extend(stop);
+            }
+        }
+    }
+
+    /// Another ring is established: nothing is reserved on it, and nothing runs.
+    pub(super) fn forget_ahead(&mut self, out: &mut Out) {
+        self.repeat = None;
+        self.void_ahead(None, out);
     }
 
     /// Ends a collective whose caller has given it up, as far as this peer can.
     pub(super) fn cancel(&mut self, tag: Tag, out: &mut Out) {
-        match self.tags.get(&tag).map(|open| &open.at) {
-            Some(Collective::VoteInitiate { .. }) => send(out, ToMaster::Withdraw { tag }),
+        match self.tags.get_mut(&tag).map(|open| &mut open.at) {
+            Some(Collective::VoteInitiate { ahead }) => {
+                let void = ahead.take().and_then(Ahead::not_stopped);
+                out.extend(void.map(|seq| PeerOutput::StopPlan { seq }));
+                send(out, ToMaster::Withdraw { tag });
+            }
             Some(Collective::Perform { seq }) => {
                 let seq = *seq;
                 rule!(out.push(PeerOutput::StopPlan { seq }); CancelledRingRunsOn => {});
@@ -109,14 +205,22 @@ impl Accepted {
         (lengths, total_weight): (Lengths, u64),
         out: &mut Out,
     ) -> Step {
+        self.repeat = None;
+        self.void_ahead(Some(seq), out);
+        let mut others = self.tags.iter().filter(|(other, _)| **other != tag);
+        if others.any(|(_, open)| open.at.ahead().is_some()) {
+            // Two collectives cannot have one number.
+            return Err(CallError::MasterMisbehaved);
+        }
         let Some(OpenCollective {
             caller,
-            at: Collective::VoteInitiate { spec },
+            spec,
+            at: Collective::VoteInitiate { ahead },
         }) = self.tags.get(&tag)
         else {
             return Err(CallError::MasterMisbehaved);
         };
-        let call = caller.call();
+        let (call, ahead) = (caller.call(), *ahead);
         let known = self.of_lengths(spec, &lengths);
         let known = known.and_then(|spec| spec.of_weights(total_weight));
         let Some(spec) = known.filter(|spec| self.can_take(spec, algorithm)) else {
@@ -132,6 +236,16 @@ impl Accepted {
         if let Some(open) = self.tags.get_mut(&tag) {
             open.at = Collective::Perform { seq };
         }
+        if let Some(Ahead { reserved, ended }) = ahead {
+            if reserved.algorithm != algorithm {
+                return Err(CallError::MasterMisbehaved);
+            }
+            out.push(PeerOutput::Confirm { call, seq });
+            if let Some(outcome) = ended {
+                self.complete(tag, seq, outcome, out);
+            }
+            return Ok(());
+        }
         let told = rule!(lengths; OwnLengthTakenForAll => own_for_all(&spec, &lengths));
         out.push(PeerOutput::RunPlan {
             call,
@@ -140,6 +254,7 @@ impl Accepted {
             spec,
             lengths: told,
             algorithm,
+            ahead: false,
         });
         Ok(())
     }
@@ -192,7 +307,22 @@ impl Accepted {
                 out.push(PeerOutput::StopPlan { seq });
             }
             self.complete(tag, seq, outcome, out);
+        } else if let Some(ahead) = self.running_ahead(seq) {
+            ahead.ended = Some(outcome);
+            if outcome == PlanOutcome::Cancelled {
+                out.push(PeerOutput::StopPlan { seq });
+            }
         }
+    }
+
+    /// The execution of this number, if it has begun ahead and has not ended.
+    fn running_ahead(&mut self, seq: Seq) -> Option<&mut Ahead> {
+        self.tags.values_mut().find_map(|open| match &mut open.at {
+            Collective::VoteInitiate { ahead } => ahead
+                .as_mut()
+                .filter(|ahead| ahead.reserved.seq == seq && ahead.ended.is_none()),
+            Collective::Perform { .. } | Collective::VoteComplete { .. } => None,
+        })
     }
 
     fn complete(&mut self, tag: Tag, seq: Seq, outcome: PlanOutcome, out: &mut Out) {
@@ -236,7 +366,7 @@ impl Accepted {
             return Ok(());
         }
         match verdict {
-            Verdict::Committed { epoch } => {
+            Verdict::Committed { epoch, next } => {
                 let outcome = PlanOutcome::Done;
                 let whole = *collective == Collective::VoteComplete { seq, outcome };
                 // The ring cannot have changed since the collective started: it was in use.
@@ -248,10 +378,28 @@ impl Accepted {
                     sorted.sort_unstable();
                     sorted
                 });
+                self.may_repeat(tag, seq, next)?;
                 self.conclude(tag, Ok(Committed { seq, contributors }), out);
             }
             Verdict::Aborted(cause) => self.abort(tag, cause, out),
         }
+        Ok(())
+    }
+
+    /// Remembers under which number the collective that was just committed may begin ahead if it is called again.
+    fn may_repeat(&mut self, tag: Tag, seq: Seq, next: Option<Reserved>) -> Step {
+        let (Some(reserved), Some(open)) = (next, self.tags.get(&tag)) else {
+            return Ok(());
+        };
+        let spec = open.spec;
+        if reserved.seq <= seq || !self.can_take(&spec, reserved.algorithm) {
+            return Err(CallError::MasterMisbehaved);
+        }
+        self.repeat = Some(Repeat {
+            tag,
+            spec,
+            reserved,
+        });
         Ok(())
     }
 
@@ -262,7 +410,7 @@ impl Accepted {
     }
 
     fn conclude(&mut self, tag: Tag, result: Result<Committed, CallError>, out: &mut Out) {
-        if let Some(OpenCollective { caller, at }) = self.tags.remove(&tag) {
+        if let Some(OpenCollective { caller, at, .. }) = self.tags.remove(&tag) {
             out.extend(at.not_stopped().map(|seq| PeerOutput::StopPlan { seq }));
             caller.is_told(Answer::CollectiveEnded { tag, result }, out);
         }
@@ -282,7 +430,8 @@ impl Accepted {
         Ok(Committed { seq, contributors })
     }
 
-    pub(super) fn stop_plans(&self, out: &mut Out) {
+    pub(super) fn stop_plans(&mut self, out: &mut Out) {
+        self.void_ahead(None, out);
         for open in self.tags.values() {
             if let Collective::Perform { seq } = &open.at {
                 out.push(PeerOutput::StopPlan { seq: *seq });

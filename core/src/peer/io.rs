@@ -192,6 +192,18 @@ pub enum PeerOutput {
         lengths: Lengths,
         /// The algorithm, which determines the [`Plan`](crate::plan::Plan). All links that it needs exist.
         algorithm: Algorithm,
+        /// Whether it begins [ahead](crate::messages::Reserved): others may not have called it, and may take long to do
+        /// so. Nobody is to blame for it while nothing moves. [`Confirm`](Self::Confirm) or
+        /// [`StopPlan`](Self::StopPlan) follows, and after the latter perhaps another `RunPlan` for the same call, for
+        /// which the buffer has to hold its content before the call.
+        ahead: bool,
+    },
+    /// All participants have called what was begun ahead: it is an execution like others.
+    Confirm {
+        /// The call for which it runs.
+        call: CallId,
+        /// The execution.
+        seq: Seq,
     },
     /// Discard the frames of this execution, both those that are here and those that arrive later. If this peer's
     /// plan still runs, stop it and restore the buffer; no report is needed. Ordered once for each execution that has

@@ -290,6 +290,7 @@ impl Registered {
             major: None,
             query: None,
             tags: BTreeMap::new(),
+            repeat: None,
             collectives_max: self.collectives_max,
             waiting: Waiting::default(),
         })

@@ -51,6 +51,7 @@ impl Accepted {
         }
         let adopted = self.wiring.adopt(self.welcomed.peer, &topology, layout);
         let adopted = adopted.ok_or(CallError::MasterMisbehaved)?;
+        self.forget_ahead(out);
         out.push(adopted.order(topology.clone()));
         self.stop_probes(out);
         let told = rule!(topology.clone(); OldRingAnswered => self.topology.clone());

@@ -21,6 +21,7 @@ fn a_collective_is_voted_on_run_voted_on_and_committed() {
         spec,
         lengths: Lengths::NONE,
         algorithm,
+        ahead: false,
     };
     assert_eq!(run, [expected]);
     assert_eq!(done, [completion(9, PlanOutcome::Done, BrokenLinks::NONE)]);

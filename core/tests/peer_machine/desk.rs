@@ -391,7 +391,19 @@ pub fn verdict(tag: u64, seq: u64, verdict: Verdict) -> ToPeer {
 /// Committed on the ring of this epoch.
 pub fn committed(epoch: u64) -> Verdict {
     let epoch = Epoch(epoch);
-    Verdict::Committed { epoch }
+    Verdict::Committed { epoch, next: None }
+}
+
+/// The same, and the next one may begin ahead under this number.
+pub fn committed_with_next(epoch: u64, next: u64) -> Verdict {
+    let next = Some(reserved(next));
+    let epoch = Epoch(epoch);
+    Verdict::Committed { epoch, next }
+}
+
+pub fn reserved(seq: u64) -> Reserved {
+    let (seq, algorithm) = (Seq(seq), algorithm());
+    Reserved { seq, algorithm }
 }
 
 pub fn plan_ended(seq: u64, outcome: PlanOutcome) -> PeerInput {

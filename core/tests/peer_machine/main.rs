@@ -2,6 +2,7 @@
 //! inputs breaks it.
 
 mod admission;
+mod ahead;
 mod calls;
 mod collectives;
 mod desk;

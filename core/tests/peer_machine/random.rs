@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-use crate::desk::{COLLECTIVES_AT_ONCE, ME, site_of};
+use crate::desk::{COLLECTIVES_AT_ONCE, ME, initiate, site_of};
 use crate::reference::Shadow;
 use crate::replayable::replayable;
 use books::{Books, Landmark};
@@ -94,7 +94,10 @@ fn play(moves: Vec<Move>) -> BTreeSet<Landmark> {
                 vec![PeerInput::GiveUp { call }]
             }
             Move::Wild(input) => vec![input],
-            Move::Fitting(choice) => sane.next(&peer, choice).into_iter().collect(),
+            Move::Fitting(choice) => match sane.again(&peer, choice) {
+                Some(tag) => vec![made(initiate(tag.0)).1],
+                None => sane.next(&peer, choice).into_iter().collect(),
+            },
         };
         for input in inputs {
             give(&mut peer, input, &mut sane);
@@ -152,6 +155,9 @@ fn the_random_walks_do_come_by_everything_that_a_peer_can_meet() {
         Landmark::PlanOfNobody,
         Landmark::StartedAndCancelled,
         Landmark::Moved,
+        Landmark::BegunAhead,
+        Landmark::Confirmed,
+        Landmark::BegunInVain,
     ];
     let all = calls.map(Landmark::RingIn).into_iter().chain(landmarks);
     let rare: Vec<_> = all

@@ -7,6 +7,7 @@ mod reference;
 mod replayable;
 mod watch;
 
+mod ahead;
 mod aside;
 mod blame;
 mod collectives;

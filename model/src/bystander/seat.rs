@@ -193,7 +193,10 @@ impl Seat {
                 self.ordered.clear();
                 self.topology = Topology::default();
             }
-            PeerOutput::StartTimer { .. } | PeerOutput::StopTimer(_) | PeerOutput::Awaited(_) => {}
+            PeerOutput::Confirm { .. }
+            | PeerOutput::StartTimer { .. }
+            | PeerOutput::StopTimer(_)
+            | PeerOutput::Awaited(_) => {}
         }
     }
 

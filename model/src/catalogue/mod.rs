@@ -174,6 +174,7 @@ fn scenario(
         remote: &[],
         searches: false,
         heartbeats: false,
+        ahead: false,
         in_step: false,
         milestones,
     }
@@ -258,6 +259,14 @@ fn only(kinds: &'static [Fault], scenario: Scenario) -> Scenario {
 fn from_several(scenario: Scenario) -> Scenario {
     Scenario {
         several: true,
+        ..scenario
+    }
+}
+
+/// What is repeated begins ahead.
+fn ahead(scenario: Scenario) -> Scenario {
+    Scenario {
+        ahead: true,
         ..scenario
     }
 }

@@ -313,6 +313,7 @@ impl Surroundings {
                 self.closed_by_a_timer = matches!(input, PeerInput::TimerFired(_));
             }
             PeerOutput::StopPlan { .. }
+            | PeerOutput::Confirm { .. }
             | PeerOutput::Awaited(_)
             | PeerOutput::CommitState { .. }
             | PeerOutput::DropState { .. } => {}

@@ -143,9 +143,20 @@ fn frames_find_an_end<S: Source>(
         let mut out = out.iter();
         out.any(|output| matches!(output, PeerOutput::RunPlan { seq, .. } if *seq == of))
     };
+    let says = |is_it: &dyn Fn(&PeerOutput) -> bool| out.iter().any(is_it);
+    let is_confirmed = |of: Seq| {
+        let confirms = |output: &PeerOutput| matches!(output, PeerOutput::Confirm { seq, .. } if *seq == of);
+        let has_ended = |output: &PeerOutput| {
+            let PeerOutput::Send(ToMaster::CompleteCollective { seq, .. }) = output else {
+                return false;
+            };
+            *seq == of
+        };
+        says(&confirms) && (run.performs(no, of) || says(&has_ended))
+    };
     match heard {
         PeerInput::Message(ToPeer::Commence { seq, .. }) if goes_on => {
-            begins(*seq) != is_stopped(*seq)
+            (begins(*seq) || is_confirmed(*seq)) != is_stopped(*seq)
         }
         PeerInput::Message(ToPeer::Verdict { seq, .. }) if goes_on => {
             is_stopped(*seq) || !run.performs(no, *seq)
@@ -248,7 +259,7 @@ fn is_told<S: Source>(run: &S, no: S::Place, heard: &PeerInput, answer: &Answer)
         _ => None,
     };
     match (result, verdict) {
-        (Ok(committed), Some((seq, Verdict::Committed { epoch }))) => {
+        (Ok(committed), Some((seq, Verdict::Committed { epoch, .. }))) => {
             let ring = run.topology(no);
             let contributed = ring.epoch == *epoch && committed.contributors == ring.ring.0;
             committed.seq == *seq && contributed

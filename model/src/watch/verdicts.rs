@@ -75,7 +75,7 @@ fn verdict_of_one(
         run.breaks(Claim::Agreement);
     }
     match first {
-        Verdict::Committed { epoch } => {
+        Verdict::Committed { epoch, .. } => {
             if !all_done(ring) || before.view().epoch(group) != Some(*epoch) {
                 run.breaks(Claim::Unanimity);
             }

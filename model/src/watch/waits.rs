@@ -1,7 +1,7 @@
 //! Calls that wait, and calls that are given up.
 
 use pccl_core::id::{Seq, Tag};
-use pccl_core::messages::{CallKind, ToMaster};
+use pccl_core::messages::{CallKind, ToMaster, ToPeer};
 use pccl_core::peer::{Call, PeerInput, PeerOutput};
 
 use super::source::Source;
@@ -37,6 +37,24 @@ pub(crate) fn waits(run: &mut Run<'_>, no: SeatNo, went_on: Option<CallKind>, he
             }
         }
         _ => {}
+    }
+}
+
+/// What was begun ahead is stopped because the master says something else than that it commences.
+pub(crate) fn ahead_in_vain(run: &mut Run<'_>, heard: &PeerInput, out: &[PeerOutput]) {
+    let commences = match heard {
+        PeerInput::Message(ToPeer::Commence { seq, .. }) => Some(*seq),
+        PeerInput::Message(
+            ToPeer::TopologyEstablished { .. } | ToPeer::CollectiveRefused { .. },
+        ) => None,
+        _ => return,
+    };
+    let is_in_vain = |output: &PeerOutput| match output {
+        PeerOutput::StopPlan { seq } => Some(*seq) != commences,
+        _ => false,
+    };
+    if out.iter().any(is_in_vain) {
+        run.reach(Milestone::BegunInVain);
     }
 }
 

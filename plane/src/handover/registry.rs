@@ -96,13 +96,35 @@ impl Delivery {
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
     pub(crate) address: DeliverySender,
-    pub(crate) stopped: Arc<AtomicBool>,
+    pub(crate) course: Arc<Course>,
+}
+
+/// What its run looks at.
+#[derive(Debug, Default)]
+pub(crate) struct Course {
+    is_stopped: AtomicBool,
+    /// Others may not have been told to run it.
+    is_ahead: AtomicBool,
+}
+
+impl Course {
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.is_ahead.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_ahead(&self, is_ahead: bool) {
+        self.is_ahead.store(is_ahead, Ordering::Relaxed);
+    }
 }
 
 impl Operation {
     /// Ends the run at its next frame.
     pub(crate) fn stop(&self) {
-        self.stopped.store(true, Ordering::Release);
+        self.course.is_stopped.store(true, Ordering::Release);
         // Fails only where nobody runs it any more.
         let _ = self.address.send(Delivery::Stop);
     }
@@ -169,6 +191,13 @@ impl Registry {
             self.route(lane, header);
         }
         ended
+    }
+
+    /// Everybody runs the operation from here on.
+    pub(crate) fn confirm(&self, seq: Seq) {
+        if let Some(op) = self.state().running.get(&seq) {
+            op.course.set_ahead(false);
+        }
     }
 
     /// Does no other operation run than this one?

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec};
@@ -12,7 +11,7 @@ use pccl_core::site::Sites;
 use pccl_core::topology::LinkId;
 
 use super::Run;
-use crate::handover::{DeliverySender, Home, Inbox, LinkState, Registry, TxSlot};
+use crate::handover::{Course, DeliverySender, Home, Inbox, LinkState, Registry, TxSlot};
 use crate::memory::{Pool, UserBuffers};
 use crate::pace::{Copied, Pass, PlaneConfig};
 use crate::work::{Defect, Exit, Place, RankWork, Task, element_of};
@@ -95,7 +94,7 @@ pub struct OperationPort {
     pub(crate) config: PlaneConfig,
     pub(crate) pool: Arc<Pool>,
     pub(crate) registry: Arc<Registry>,
-    pub(crate) stopped: Arc<AtomicBool>,
+    pub(crate) course: Arc<Course>,
     /// `None` once run.
     pub(crate) inbox: Option<(Pass, Inbox)>,
     pub(crate) address: DeliverySender,
@@ -177,6 +176,14 @@ impl Sending {
 }
 
 impl OperationPort {
+    /// The same operation, which is begun before it is known whether the other ranks will: until
+    /// [`DataPlane::confirm`](crate::DataPlane::confirm), it waits for them however long that takes, and tells nobody.
+    #[must_use]
+    pub fn ahead(self) -> Self {
+        self.course.set_ahead(true);
+        self
+    }
+
     /// Runs this rank's part until the whole result is in the buffers and everything that others need
     /// has gone into the lanes. A second call ends as stopped.
     ///
@@ -384,6 +391,6 @@ impl OperationPort {
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Acquire)
+        self.course.is_stopped()
     }
 }

@@ -55,6 +55,8 @@ pub(crate) struct Stall {
     leaving: Vec<(Option<LeftSoFar>, u32)>,
     /// The number of the registry at the look before.
     excuses: u64,
+    /// Whether the operation was ahead of others at the look before.
+    was_ahead: bool,
 }
 
 /// A time in which nothing moves.
@@ -111,6 +113,7 @@ impl Stall {
             idle_looks: 0,
             leaving: vec![(None, 0); lanes],
             excuses: registry.excuses(),
+            was_ahead: false,
         }
     }
 
@@ -120,10 +123,11 @@ impl Stall {
     }
 
     /// Takes note of how much has moved at a look. For how long nothing has, if that is to be told.
-    pub(crate) fn lull(&mut self, moves: Moves) -> Option<Duration> {
+    /// Nobody is waited for while the operation `is_ahead`.
+    pub(crate) fn lull(&mut self, moves: Moves, is_ahead: bool) -> Option<Duration> {
         let now = Instant::now();
         self.next_look.as_mut().reset(now + self.pause);
-        if moves != self.lull.seen {
+        if is_ahead || moves != self.lull.seen {
             self.lull = Lull::new(moves);
         }
         let lasts = now - self.lull.since;
@@ -168,12 +172,13 @@ impl Stall {
         }
     }
 
-    /// Whether what has not moved until this look, one that counts, is nobody's fault: stalls are excused, or were since
-    /// the look before. Then the stall time begins anew.
-    pub(crate) fn is_excused(&mut self, registry: &Registry) -> bool {
+    /// Whether what has not moved until this look, one that counts, is nobody's fault: stalls are excused, or the operation
+    /// `is_ahead` of others, or one of this was so since the look before. Then the stall time begins anew.
+    pub(crate) fn is_excused(&mut self, registry: &Registry, is_ahead: bool) -> bool {
         let excuses = registry.excuses();
-        let is_excused = excuses != self.excuses || Registry::are_excused_in(excuses);
-        self.excuses = excuses;
+        let is_excused =
+            excuses != self.excuses || Registry::are_excused_in(excuses) || is_ahead || self.was_ahead;
+        (self.excuses, self.was_ahead) = (excuses, is_ahead);
         if is_excused {
             self.idle_looks = 0;
             for (_, looks) in &mut self.leaving {

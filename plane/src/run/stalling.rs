@@ -16,7 +16,8 @@ impl Run<'_, '_> {
     pub(super) fn look(&mut self, cx: &mut Context<'_>) -> Result<(), RunFailure> {
         while self.stall.poll_look(cx).is_ready() {
             let moves = self.moves();
-            if let Some(lasts) = self.stall.lull(moves) {
+            let is_ahead = self.port.course.is_ahead();
+            if let Some(lasts) = self.stall.lull(moves, is_ahead) {
                 self.tell_waits(lasts);
             }
             if !self.stall.is_counted() {
@@ -26,7 +27,7 @@ impl Run<'_, '_> {
             // The first that waits for what is not sent at once does so for twice the stall time.
             let ranks_before = || waits(self.port, &self.work, |_| true).saturating_sub(1);
             let mut check = self.stall.looked(moves, leaving, ranks_before);
-            if self.stall.is_excused(&self.port.registry) {
+            if self.stall.is_excused(&self.port.registry, is_ahead) {
                 continue;
             }
             check.is_starved &= check.is_behind || !self.waits_behind_others();

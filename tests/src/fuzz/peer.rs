@@ -171,6 +171,7 @@ impl One {
             }
             PeerOutput::Close => self.is_closed = true,
             PeerOutput::AdoptRing { .. }
+            | PeerOutput::Confirm { .. }
             | PeerOutput::CommitState { .. }
             | PeerOutput::DropState { .. }
             | PeerOutput::StopProbes { .. }

@@ -22,7 +22,7 @@ const EXAMPLE: Preamble = Preamble {
 
 #[rustfmt::skip]
 const EXAMPLE_BYTES: [u8; PREAMBLE_BYTES] = [
-    b'P', b'C', b'C', b'L', 14, 0, 2, 0,
+    b'P', b'C', b'C', b'L', 15, 0, 2, 0,
     0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08,
     0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17,
     0x18, 0x19, 0x1a, 0x1b, 0x1c, 0x1d, 0x1e, 0x1f,
@@ -102,7 +102,7 @@ fn whoever_speaks_another_version_reads_both_versions() {
         panic!("accepted")
     };
 
-    assert!(text.contains("protocol version 14"), "{text}");
+    assert!(text.contains("protocol version 15"), "{text}");
     assert!(text.contains("protocol version 15"), "{text}");
 }
 
@@ -116,7 +116,7 @@ fn whoever_speaks_something_else_reads_what_this_is() {
     assert!(
         error
             .to_string()
-            .contains("this port speaks pccl, protocol version 14")
+            .contains("this port speaks pccl, protocol version 15")
     );
 }
 

@@ -19,7 +19,7 @@ use crate::id::{
 use crate::lengths::Lengths;
 use crate::messages::{
     AbortCause, CallFailure, CallKind, CollectiveRefusal, Conflict, Hello, Misdeed, PlanOutcome,
-    Refusal, ToMaster, ToPeer, Verdict,
+    Refusal, Reserved, ToMaster, ToPeer, Verdict,
 };
 use crate::name::{NamedPeer, PeerName};
 use crate::paths::{Measurement, RingEstimate, RingReport};
@@ -415,8 +415,13 @@ fn verdict() -> impl Strategy<Value = Verdict> {
         Just(AbortCause::TimedOut),
     ];
     prop_oneof![
-        any::<u64>().prop_map(|epoch| Verdict::Committed {
-            epoch: Epoch(epoch)
+        (any::<u64>(), option::of((any::<u64>(), algorithm()))).prop_map(|(epoch, next)| {
+            let next = next.map(|(seq, algorithm)| {
+                let seq = Seq(seq);
+                Reserved { seq, algorithm }
+            });
+            let epoch = Epoch(epoch);
+            Verdict::Committed { epoch, next }
         }),
         cause.prop_map(Verdict::Aborted),
     ]

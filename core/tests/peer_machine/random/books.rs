@@ -41,6 +41,9 @@ pub(super) enum Landmark {
     /// A vote to start that was withdrawn too late.
     StartedAndCancelled,
     Moved,
+    BegunAhead,
+    Confirmed,
+    BegunInVain,
 }
 
 /// Keeps the books: what is open, and what may still come out.
@@ -83,7 +86,8 @@ impl Books {
         if let PeerInput::Message(ToPeer::Commence { seq, .. }) = input
             && !out.contains(&PeerOutput::Close)
         {
-            self.begun.extend((!self.closed).then_some(*seq));
+            let is_known = self.closed || self.begun.contains(seq);
+            self.begun.extend((!is_known).then_some(*seq));
         }
         for output in out {
             self.check_output(output, call);
@@ -126,8 +130,11 @@ impl Books {
                 call,
                 tag,
                 spec: what,
+                seq,
+                ahead,
                 ..
             } => {
+                self.begun.extend(ahead.then_some(*seq));
                 assert_eq!(*what, spec());
                 assert_eq!(self.open.get(call), Some(&Kind::Collective(*tag)));
             }
@@ -142,6 +149,17 @@ impl Books {
             PeerOutput::Close => self.closed = true,
             _ => {}
         }
+    }
+}
+
+/// What was begun ahead is stopped because something else commences, or nothing.
+fn is_in_vain(input: &PeerInput, stopped: Seq) -> bool {
+    match input {
+        PeerInput::Message(ToPeer::Commence { seq, .. }) => *seq != stopped,
+        PeerInput::Message(
+            ToPeer::CollectiveRefused { .. } | ToPeer::TopologyEstablished { .. },
+        ) => true,
+        _ => false,
     }
 }
 
@@ -168,6 +186,9 @@ fn landmark(input: &PeerInput, output: &PeerOutput) -> Option<Landmark> {
             let used = links.any(|link| link.lanes != AdoptedLanes::Keep);
             Some(if used { Landmark::Used } else { Landmark::Kept })
         }
+        PeerOutput::RunPlan { ahead: true, .. } => Some(Landmark::BegunAhead),
+        PeerOutput::Confirm { .. } => Some(Landmark::Confirmed),
+        PeerOutput::StopPlan { seq } if is_in_vain(input, *seq) => Some(Landmark::BegunInVain),
         PeerOutput::Send(ToMaster::LinkFailed { .. }) => Some(Landmark::LinkFailed),
         PeerOutput::Send(ToMaster::Withdraw { .. }) => Some(Landmark::Withdrawal),
         PeerOutput::Send(ToMaster::Heartbeat { moved: true }) => Some(Landmark::Moved),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pccl_core::id::{Epoch, PeerId, Revision, Round, Seq, Tag};
 use pccl_core::lengths::Lengths;
 use pccl_core::messages::{
-    AbortCause, CallKind, CollectiveRefusal, PlanOutcome, ToMaster, ToPeer, Verdict,
+    AbortCause, CallKind, CollectiveRefusal, PlanOutcome, Reserved, ToMaster, ToPeer, Verdict,
 };
 use pccl_core::paths::RingReport;
 use pccl_core::peer::{Peer, PeerInput, PeerOutput, PeerPhase, PeerTimer};
@@ -26,6 +26,8 @@ const BEYOND: [LinkId; 2] = [to(1), from(3)];
 pub(super) struct Sane {
     round: u64,
     seq: u64,
+    /// The collective that may begin ahead, and its number.
+    reserved: Option<(Tag, Seq)>,
     epoch: u64,
     /// Inputs that the driver owes for orders that it was given.
     owed: Vec<PeerInput>,
@@ -78,6 +80,7 @@ impl Sane {
                 PeerOutput::Send(_)
                 | PeerOutput::Answer { .. }
                 | PeerOutput::StopPlan { .. }
+                | PeerOutput::Confirm { .. }
                 | PeerOutput::StopProbes { .. }
                 | PeerOutput::CommitState { .. }
                 | PeerOutput::DropState { .. }
@@ -87,6 +90,12 @@ impl Sane {
                 | PeerOutput::Close => {}
             }
         }
+    }
+
+    /// The collective that a user may call again, so that it begins ahead.
+    pub(super) fn again(&self, peer: &Peer, choice: u8) -> Option<Tag> {
+        let (tag, _) = self.reserved?;
+        (choice.is_multiple_of(2) && peer.view().is_idle()).then_some(tag)
     }
 
     pub(super) fn next(&mut self, peer: &Peer, choice: u8) -> Option<PeerInput> {
@@ -234,15 +243,29 @@ impl Sane {
         }
         let topology = peer.view().topology();
         let epoch = topology.map_or(Epoch(0), |topology| topology.epoch);
-        let committed = Verdict::Committed { epoch };
+        let is_committed = view.state == State::VoteComplete;
+        let next = is_committed.then(|| {
+            self.seq += 1;
+            Seq(self.seq)
+        });
+        let before = match is_committed {
+            true => std::mem::replace(&mut self.reserved, next.map(|next| (tag, next))),
+            false => self.reserved,
+        };
+        let algorithm = algorithm();
+        let next = next.map(|seq| Reserved { seq, algorithm });
+        let committed = Verdict::Committed { epoch, next };
         let aborted = Verdict::Aborted(AbortCause::PeerLost(PeerId(1)));
         Some(match (view.state, view.seq) {
             (State::VoteInitiate, _) | (State::Perform | State::VoteComplete, None) => {
                 self.seq += 1;
+                self.reserved = None;
+                let kept = before.filter(|(of, _)| *of == tag && choice & 12 != 12);
+                let fresh = Seq(self.seq);
                 ToPeer::Commence {
                     tag,
-                    seq: Seq(self.seq),
-                    algorithm: algorithm(),
+                    seq: kept.map_or(fresh, |(_, seq)| seq),
+                    algorithm,
                     lengths: Lengths::NONE,
                     total_weight: 0,
                 }

@@ -17,7 +17,7 @@ use proptest::prelude::*;
 
 use crate::desk::{
     MEASURED, establish, established, from, initiate, link_broke, link_failed, link_up, order,
-    sites_of, sync_vote, to, welcome, with_sites,
+    reserved, sites_of, sync_vote, to, welcome, with_sites,
 };
 
 pub(super) fn call() -> impl Strategy<Value = Call> {
@@ -42,8 +42,9 @@ fn awaited(others: u32) -> ToPeer {
 
 fn verdict() -> impl Strategy<Value = Verdict> {
     prop_oneof![
-        (0..4_u64).prop_map(|epoch| Verdict::Committed {
-            epoch: Epoch(epoch)
+        (0..4_u64, prop::option::of(1..9_u64)).prop_map(|(epoch, next)| Verdict::Committed {
+            epoch: Epoch(epoch),
+            next: next.map(reserved),
         }),
         Just(Verdict::Aborted(AbortCause::TimedOut)),
     ]

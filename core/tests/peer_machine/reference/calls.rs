@@ -149,8 +149,24 @@ impl Reference {
             }
             Call::Initiate { tag, spec } => {
                 let (tag, spec) = (*tag, *spec);
-                self.tags.insert(tag, Collective::Wanted { spec });
+                let repeated = self.repeat.take_if(|(repeated, ..)| *repeated == tag);
+                let may = self.tags.is_empty() && broken.0.is_empty();
+                let repeated = repeated.filter(|(_, before, _)| may && *before == spec);
+                let ahead = repeated.map(|(.., reserved)| (reserved, None));
+                self.tags.insert(tag, Collective::Wanted { spec, ahead });
+                self.specs.insert(tag, spec);
                 self.wanted.insert(tag, name);
+                if let Some((Reserved { seq, algorithm }, _)) = ahead {
+                    self.out.push(PeerOutput::RunPlan {
+                        call: name,
+                        tag,
+                        seq,
+                        spec,
+                        lengths: Lengths::NONE,
+                        algorithm,
+                        ahead: true,
+                    });
+                }
                 let epoch = self.topology.epoch;
                 self.send(ToMaster::InitiateCollective {
                     tag,
@@ -187,7 +203,12 @@ impl Reference {
         if let Some(tag) = wanted.find_map(|(tag, wanted)| (*wanted == name).then_some(*tag)) {
             self.wanted.remove(&tag);
             match self.tags[&tag] {
-                Collective::Wanted { .. } => self.send(ToMaster::Withdraw { tag }),
+                Collective::Wanted { spec, ahead } => {
+                    self.stops(ahead);
+                    let ahead = None;
+                    self.tags.insert(tag, Collective::Wanted { spec, ahead });
+                    self.send(ToMaster::Withdraw { tag });
+                }
                 Collective::Running(seq) => self.votes(tag, seq, PlanOutcome::Cancelled),
                 Collective::Over(..) => {}
             }
@@ -201,8 +222,14 @@ impl Reference {
 
     pub(super) fn votes(&mut self, tag: Tag, seq: Seq, outcome: PlanOutcome) {
         if outcome == PlanOutcome::Cancelled {
-            self.stopped.insert(tag);
             self.out.push(PeerOutput::StopPlan { seq });
+        }
+        self.says_how_it_ended(tag, seq, outcome);
+    }
+
+    pub(super) fn says_how_it_ended(&mut self, tag: Tag, seq: Seq, outcome: PlanOutcome) {
+        if outcome == PlanOutcome::Cancelled {
+            self.stopped.insert(tag);
         }
         let is_whole = outcome == PlanOutcome::Done;
         self.tags.insert(tag, Collective::Over(seq, is_whole));

@@ -85,6 +85,8 @@ impl Reference {
         }
         (self.links, self.order) = (standing.into_iter().collect(), None);
         self.topology = topology.clone();
+        self.repeat = None;
+        self.stops_all_but(None);
         self.out.push(adopt(topology.clone(), &adopted));
         Ok(())
     }

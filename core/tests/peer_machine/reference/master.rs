@@ -190,7 +190,13 @@ impl Reference {
         algorithm: Algorithm,
         (lengths, total_weight): (&Lengths, u64),
     ) -> End {
-        let Some(Collective::Wanted { spec }) = self.tags.get(&tag).cloned() else {
+        self.repeat = None;
+        self.stops_all_but(Some(seq));
+        let is_ahead = |wanted: &Collective| {
+            matches!(wanted, Collective::Wanted { ahead: Some((other, _)), .. } if other.seq == seq)
+        };
+        only_if(self.tags.iter().all(|(other, wanted)| *other == tag || !is_ahead(wanted)))?;
+        let Some(Collective::Wanted { spec, ahead }) = self.tags.get(&tag).cloned() else {
             return NONSENSE;
         };
         // Small, and no peer of these runs has links beside those of its ring. Which of the two it is, the master
@@ -203,6 +209,16 @@ impl Reference {
         only_if(lengths.0.is_empty() && total_weight == 0)?;
         if let Some(call) = self.wanted.get(&tag).copied() {
             self.tags.insert(tag, Collective::Running(seq));
+            if let Some((reserved, ended)) = ahead {
+                only_if(reserved.algorithm == algorithm)?;
+                self.out.push(PeerOutput::Confirm { call, seq });
+                match ended {
+                    None => {}
+                    Some(PlanOutcome::Cancelled) => self.says_how_it_ended(tag, seq, PlanOutcome::Cancelled),
+                    Some(ended) => self.votes(tag, seq, ended),
+                }
+                return Ok(());
+            }
             self.out.push(PeerOutput::RunPlan {
                 call,
                 tag,
@@ -210,6 +226,7 @@ impl Reference {
                 spec,
                 lengths: Lengths::NONE,
                 algorithm,
+                ahead: false,
             });
         } else {
             self.votes(tag, seq, PlanOutcome::Cancelled);
@@ -251,9 +268,17 @@ impl Reference {
             _ => return Ok(()),
         };
         match verdict {
-            Verdict::Committed { epoch } => {
+            Verdict::Committed { epoch, next } => {
                 only_if(collective == Collective::Over(seq, true))?;
                 only_if(*epoch == self.topology.epoch)?;
+                if let Some(reserved) = *next {
+                    let is_ring = matches!(
+                        reserved.algorithm,
+                        Algorithm::Ring | Algorithm::Whole(Pattern::Ring)
+                    );
+                    only_if(reserved.seq > seq && is_ring)?;
+                    self.repeat = Some((tag, self.specs[&tag], reserved));
+                }
                 self.is_over(tag, seq);
                 let contributors = self.topology.ring.0.clone();
                 let result = Ok(Committed { seq, contributors });

@@ -34,7 +34,11 @@ enum Major {
 #[derive(Clone, Debug, PartialEq)]
 enum Collective {
     /// Waits for the others.
-    Wanted { spec: CollectiveSpec },
+    Wanted {
+        spec: CollectiveSpec,
+        /// What runs under a number that was reserved, and how that ended.
+        ahead: Option<(Reserved, Option<PlanOutcome>)>,
+    },
     /// Its ring runs.
     Running(Seq),
     /// Its ring is over, and whether the result is whole.
@@ -90,6 +94,10 @@ struct Reference {
     tags: BTreeMap<Tag, Collective>,
     /// Who waits for their answers. The others were given up.
     wanted: BTreeMap<Tag, CallId>,
+    /// What each tag that is open was called for.
+    specs: BTreeMap<Tag, CollectiveSpec>,
+    /// What begins ahead if it is called next.
+    repeat: Option<(Tag, CollectiveSpec, Reserved)>,
     /// Those whose rings were stopped before their verdict.
     stopped: BTreeSet<Tag>,
     /// In the order of the calls.
@@ -125,6 +133,8 @@ impl Reference {
             asking: None,
             tags: BTreeMap::new(),
             wanted: BTreeMap::new(),
+            specs: BTreeMap::new(),
+            repeat: None,
             stopped: BTreeSet::new(),
             waiting: Vec::new(),
             links: BTreeMap::new(),
@@ -253,11 +263,33 @@ impl Reference {
     }
 
     fn collective_fails(&mut self, tag: Tag, collective: &Collective, why: CallError) {
-        if let Collective::Running(seq) = collective {
-            self.out.push(PeerOutput::StopPlan { seq: *seq });
+        match collective {
+            Collective::Running(seq) => self.out.push(PeerOutput::StopPlan { seq: *seq }),
+            Collective::Wanted { ahead, .. } => self.stops(*ahead),
+            Collective::Over(..) => {}
         }
         let (result, caller) = (Err(why), self.wanted.remove(&tag));
         self.answer(caller, Answer::CollectiveEnded { tag, result });
+    }
+
+    /// Nobody wants what was begun ahead, if it was not stopped when it ended.
+    fn stops(&mut self, ahead: Option<(Reserved, Option<PlanOutcome>)>) {
+        if let Some((reserved, ended)) = ahead
+            && ended != Some(PlanOutcome::Cancelled)
+        {
+            self.out.push(PeerOutput::StopPlan { seq: reserved.seq });
+        }
+    }
+
+    /// Whatever was begun ahead and has another number is void.
+    fn stops_all_but(&mut self, seq: Option<Seq>) {
+        let mut void = Vec::new();
+        for collective in self.tags.values_mut() {
+            if let Collective::Wanted { ahead, .. } = collective {
+                void.push(ahead.take_if(|(reserved, _)| Some(reserved.seq) != seq));
+            }
+        }
+        void.into_iter().for_each(|ahead| self.stops(ahead));
     }
 
     fn time_is_over(&mut self, timer: PeerTimer) -> End {

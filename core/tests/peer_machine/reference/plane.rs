@@ -10,6 +10,21 @@ impl Reference {
         let running = |tag: &&Tag| self.tags[tag] == Collective::Running(seq);
         if let Some(tag) = self.tags.keys().find(running).copied() {
             self.votes(tag, seq, outcome);
+            return;
+        }
+        for collective in self.tags.values_mut() {
+            if let Collective::Wanted {
+                ahead: Some((reserved, ended @ None)),
+                ..
+            } = collective
+                && reserved.seq == seq
+            {
+                *ended = Some(outcome);
+                if outcome == PlanOutcome::Cancelled {
+                    self.out.push(PeerOutput::StopPlan { seq });
+                }
+                return;
+            }
         }
     }
 

@@ -51,7 +51,12 @@ pub(crate) struct Run {
 impl Run {
     /// An empty run; the seed says which of several possible things happens first.
     pub(crate) fn new(seed: u64) -> Self {
-        Self::with_config(seed, MasterConfig::rings_only())
+        let config = MasterConfig {
+            ahead_max: u64::MAX,
+            ahead_within_machine: true,
+            ..MasterConfig::rings_only()
+        };
+        Self::with_config(seed, config)
     }
 
     pub(crate) fn with_config(seed: u64, config: MasterConfig) -> Self {
@@ -424,7 +429,10 @@ impl Run {
                 self.seats[no].connection.up.close();
                 self.drop_plane(no);
             }
-            PeerOutput::StartTimer { .. } | PeerOutput::StopTimer(_) | PeerOutput::Awaited(_) => {}
+            PeerOutput::Confirm { .. }
+            | PeerOutput::StartTimer { .. }
+            | PeerOutput::StopTimer(_)
+            | PeerOutput::Awaited(_) => {}
             PeerOutput::Establish { .. }
             | PeerOutput::AdoptRing { .. }
             | PeerOutput::RunPlan { .. }

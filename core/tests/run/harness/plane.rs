@@ -116,6 +116,7 @@ impl Run {
             PeerOutput::StopProbes { .. } => self.seats[no].plane.probing = None,
             PeerOutput::Send(_)
             | PeerOutput::Answer { .. }
+            | PeerOutput::Confirm { .. }
             | PeerOutput::StartTimer { .. }
             | PeerOutput::StopTimer(_)
             | PeerOutput::Awaited(_)

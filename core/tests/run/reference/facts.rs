@@ -74,6 +74,7 @@ impl Reference {
                 let votes = group.starting.get_mut(tag);
                 if votes.is_some_and(|votes| votes.remove(&peer).is_some()) {
                     group.starting.retain(|_, votes| !votes.is_empty());
+                    group.repeat = None;
                     let (tag, reason) = (*tag, CollectiveRefusal::Withdrawn);
                     self.tell(peer, ToPeer::CollectiveRefused { tag, reason });
                 }

@@ -39,7 +39,8 @@ use std::net::IpAddr;
 use pccl_core::element::CollectiveSpec;
 use pccl_core::id::{Epoch, GroupId, PeerId, ProtocolVersion, Round, Seq, Tag};
 use pccl_core::master::{MasterConfig, MasterInput};
-use pccl_core::messages::{AbortCause, Hello, Misdeed, Refusal, ToPeer};
+use pccl_core::messages::{AbortCause, Hello, Misdeed, Refusal, Reserved, ToPeer};
+use pccl_core::plan::Algorithm;
 use pccl_core::shared_state::{SyncFailure, SyncVote};
 use pccl_core::site::SiteName;
 use pccl_core::topology::Ring;
@@ -151,6 +152,8 @@ struct Group {
     /// Collectives that have not started: who wants what.
     starting: BTreeMap<Tag, BTreeMap<PeerId, CollectiveSpec>>,
     running: BTreeMap<Tag, Running>,
+    /// What was committed last, and may begin ahead if all want it again.
+    repeat: Option<(Tag, CollectiveSpec, Reserved)>,
 }
 
 /// Shared state on its way.
@@ -169,6 +172,8 @@ struct Moving {
 #[derive(Clone, Debug)]
 struct Running {
     seq: Seq,
+    spec: CollectiveSpec,
+    algorithm: Algorithm,
     bytes: u64,
     /// Whose buffer all get, if it is a broadcast.
     root: Option<PeerId>,

@@ -3,13 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pccl_core::element::CollectiveSpec;
-use pccl_core::element::SpecField;
+use pccl_core::element::{CollectiveKind, CollectiveSpec, SpecField};
 use pccl_core::id::{
     ContentHash, EntryIndex, GroupId, Membership, PeerId, Revision, Round, Seq, Tag,
 };
 use pccl_core::lengths::Lengths;
-use pccl_core::messages::{AbortCause, CollectiveRefusal, Misdeed, ToPeer, Verdict};
+use pccl_core::messages::{AbortCause, CollectiveRefusal, Misdeed, Reserved, ToPeer, Verdict};
 use pccl_core::plan::{Algorithm, Paths, Reach};
 use pccl_core::shared_state::{EntryInfo, SyncFailure, SyncPlan, SyncRole};
 
@@ -80,7 +79,8 @@ impl Reference {
         let unused =
             root.map(|rank| in_order((ring[(rank + ring.len() - 1) % ring.len()], ring[rank])));
         let epoch = self.groups[&group].epoch;
-        self.decide(group, tag, &Verdict::Committed { epoch });
+        let next = self.reserves(group, &ended, tag);
+        self.decide(group, tag, &Verdict::Committed { epoch, next });
         let record = self.groups.get_mut(&group).unwrap();
         record
             .breaks
@@ -91,6 +91,34 @@ impl Reference {
         }
         self.conflicts_end(group);
         true
+    }
+
+    /// Who wants the same again need not wait for the others, if nothing else of the group is open, if what it sends is
+    /// known, and if that is little for whoever does not take it yet.
+    fn reserves(&mut self, id: GroupId, ended: &Running, tag: Tag) -> Option<Reserved> {
+        let is_stale = self.is_stale(id);
+        let group = &self.groups[&id];
+        let others = u64::try_from(group.ring.0.len()).unwrap() - 1;
+        let is_alone = group.running.len() == 1 && group.starting.is_empty();
+        let (spec, algorithm) = (ended.spec, ended.algorithm);
+        let is_known = match spec.kind {
+            CollectiveKind::AllGatherV { .. } | CollectiveKind::Barrier => false,
+            _ => spec.op.weight().is_none(),
+        };
+        let most = match algorithm {
+            Algorithm::Whole(_) => ended.bytes * others,
+            _ => ended.bytes,
+        };
+        let is_little = most <= self.config.ahead_max;
+        let may = is_alone && is_known && is_little && !is_stale && others > 0;
+        if !may || !self.config.ahead_within_machine {
+            return None;
+        }
+        self.executions += 1;
+        let seq = Seq(self.executions);
+        let reserved = Reserved { seq, algorithm };
+        self.groups.get_mut(&id).unwrap().repeat = Some((tag, spec, reserved));
+        Some(reserved)
     }
 
     /// The group goes on: whom it has set aside may come in again.
@@ -163,8 +191,20 @@ impl Reference {
             self.refuse(id, tag, &CollectiveRefusal::NoWeight);
             return true;
         }
-        self.executions += 1;
-        let seq = Seq(self.executions);
+        let world = u32::try_from(members.len()).unwrap();
+        let algorithm = Algorithm::of(&spec, world, RINGS);
+        let group = self.groups.get_mut(&id).unwrap();
+        let reserved = match group.repeat.take() {
+            Some((of, same, reserved)) if of == tag && same == spec => Some(reserved),
+            _ => None,
+        };
+        let seq = match reserved.filter(|reserved| reserved.algorithm == algorithm) {
+            Some(reserved) => reserved.seq,
+            None => {
+                self.executions += 1;
+                Seq(self.executions)
+            }
+        };
         let group = self.groups.get_mut(&id).unwrap();
         group.starting.remove(&tag);
         let participants = group.ring.0.clone();
@@ -173,17 +213,18 @@ impl Reference {
             tag,
             Running {
                 seq,
+                spec,
+                algorithm,
                 bytes,
                 root,
                 participants,
                 lacking: members.clone(),
             },
         );
-        let world = u32::try_from(members.len()).unwrap();
         let commence = ToPeer::Commence {
             tag,
             seq,
-            algorithm: Algorithm::of(&spec, world, RINGS),
+            algorithm,
             lengths: Lengths(lengths),
             total_weight,
         };
@@ -195,6 +236,9 @@ impl Reference {
     pub(super) fn refuse(&mut self, group: GroupId, tag: Tag, reason: &CollectiveRefusal) {
         let group = self.groups.get_mut(&group).unwrap();
         let wanted = group.starting.remove(&tag).unwrap_or_default();
+        if !wanted.is_empty() {
+            group.repeat = None;
+        }
         let reason = reason.clone();
         self.tell_all(
             wanted.into_keys(),
