@@ -56,9 +56,13 @@ impl Master {
         spec: &CollectiveSpec,
         algorithm: Algorithm,
     ) -> Seq {
-        let repeat = self
-            .group_mut(group)
-            .and_then(|record| record.repeat.take());
+        let repeat = self.group_mut(group).map(|record| &mut record.repeat);
+        let repeat = repeat.and_then(|repeat| {
+            rule!(
+                repeat.take();
+                ReservationOutlivesAnother => repeat.take_if(|repeat| repeat.tag == tag)
+            )
+        });
         let is_it = |repeat: &Repeat| {
             repeat.tag == tag && repeat.spec == *spec && repeat.reserved.algorithm == algorithm
         };

@@ -92,7 +92,7 @@ impl Master {
         }
         group.ready.remove(&tag);
         // What it has begun ahead, it has stopped.
-        group.repeat = None;
+        rule!(group.repeat = None; ReservationOutlivesRefusal => {});
         let reason = CollectiveRefusal::Withdrawn;
         send(out, peer, ToPeer::CollectiveRefused { tag, reason });
         self.end_tag(peer, tag, CollectiveEvent::Refused, out);
@@ -231,7 +231,7 @@ impl Master {
         record.collectives.remove(&tag);
         record.ready.remove(&tag);
         // What they have begun ahead, they stop.
-        record.repeat = None;
+        rule!(record.repeat = None; ReservationOutlivesRefusal => {});
         for peer in voters {
             let reason = reason.clone();
             send(out, peer, ToPeer::CollectiveRefused { tag, reason });

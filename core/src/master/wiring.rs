@@ -512,7 +512,7 @@ impl Master {
             group.links = plan.links;
             group.found = plan.found;
             // All members have dropped what they began ahead on the ring before.
-            group.repeat = None;
+            rule!(group.repeat = None; ReservationOutlivesRing => {});
         }
     }
 

@@ -39,8 +39,7 @@ mutants! {
     /// Who takes its vote to start back while its ring is connected for it may call nothing until the ring
     /// stands: it is kicked for its next call.
     WithdrawalForgottenInWiring = "withdrawal-forgotten-in-wiring",
-    /// A vote to start is taken back although everybody had voted: the peer is told that what runs does not
-    /// start.
+    /// A vote to start is taken back although everybody had voted: the peer is told that what runs does not start.
     WithdrawnAfterStart = "withdrawn-after-start",
     /// The vote of a dead member to start a collective is kept: the ballot never matches the living,
     /// and no reduce starts any more.
@@ -75,8 +74,7 @@ mutants! {
     CollectivesUnbounded = "collectives-unbounded",
     /// The transfers of a synchronization that is given up are not reported as failed: the others wait for them.
     GivenUpTransfersUnreported = "given-up-transfers-unreported",
-    /// A plan for a synchronization that was given up is ignored: the others wait for a report that nobody
-    /// makes.
+    /// A plan for a synchronization that was given up is ignored: the others wait for a report that nobody makes.
     PlanOfNobodyIgnored = "plan-of-nobody-ignored",
     /// A vote that was taken back counts all the same: the collective starts without its caster.
     WithdrawnVoteCounts = "withdrawn-vote-counts",
@@ -84,8 +82,7 @@ mutants! {
     ContributorsSorted = "contributors-sorted",
 
     // Ballots and membership.
-    /// The ballots are not counted again when a connection ends: the survivors wait for a vote that
-    /// nobody owes.
+    /// The ballots are not counted again when a connection ends: the survivors wait for a vote that nobody owes.
     DeathNotRecounted = "death-not-recounted",
     /// A newcomer's vote is waited for, which it may not cast before it is admitted: nobody goes on.
     NewcomerIsWaitedFor = "newcomer-is-waited-for",
@@ -96,8 +93,7 @@ mutants! {
     /// Who is in a collective counts as having voted to update the topology: the ring is rebuilt under
     /// a running reduce.
     CollectiveCountsAsConsent = "collective-counts-as-consent",
-    /// Rebuilding a ring for a waiting collective lets newcomers in: they are accepted though nobody
-    /// voted for it.
+    /// Rebuilding a ring for a waiting collective lets newcomers in: they are accepted though nobody voted for it.
     AdmittedByRewire = "admitted-by-rewire",
     /// A ring is rebuilt although another collective of the peer still runs on it.
     RewireUnderRunning = "rewire-under-running",
@@ -109,8 +105,7 @@ mutants! {
     QueryAnsweredToIdleOnly = "query-answered-to-idle-only",
     /// The world size counts peers that wait to be admitted: averages are divided by too much.
     WorldCountsRegistered = "world-counts-registered",
-    /// A report about any but the newest round is a misdeed: a peer is kicked for a message that was
-    /// on its way.
+    /// A report about any but the newest round is a misdeed: a peer is kicked for a message that was on its way.
     LateReportKicked = "late-report-kicked",
     /// An update that changes nothing has another epoch: everybody is told a ring that it has.
     EpochRaisedForNothing = "epoch-raised-for-nothing",
@@ -142,8 +137,7 @@ mutants! {
     /// The death of a member is overlooked while its ring is being connected: `update_topology` ends
     /// with a dead neighbour, or never.
     DeathMidWiringMissed = "death-mid-wiring-missed",
-    /// A failed attempt to connect a ring does not return its members to their vote: they wait for
-    /// ever.
+    /// A failed attempt to connect a ring does not return its members to their vote: they wait for ever.
     RetryForgotten = "retry-forgotten",
     /// Another ring keeps the epoch of the one before: two rings have one name.
     EpochNotRaised = "epoch-not-raised",
@@ -161,8 +155,7 @@ mutants! {
     /// A peer adopts whatever lanes it has connected last although the master says that the old ones stay:
     /// the two ends of an edge use different lanes, for ever.
     FreshLanesAdopted = "fresh-lanes-adopted",
-    /// What an attempt connected that was given up counts as an edge of the next ring: one end has dropped
-    /// it.
+    /// What an attempt connected that was given up counts as an edge of the next ring: one end has dropped it.
     GivenUpEdgesAnnounced = "given-up-edges-announced",
     /// An edge counts as up when one of its ends has said so: the other may have no lanes.
     UpAtOneEnd = "up-at-one-end",
@@ -210,8 +203,7 @@ mutants! {
     OtherGroupRebuiltAsWell = "other-group-rebuilt-as-well",
     /// The abort after a loss names the neighbour of the one that was lost.
     LostPeerMisnamed = "lost-peer-misnamed",
-    /// What is reported of one edge of a peer is noted of the other: that one is rebuilt, and the broken one is
-    /// kept.
+    /// What is reported of one edge of a peer is noted of the other: that one is rebuilt, and the broken one is kept.
     OtherEdgeMarkedBroken = "other-edge-marked-broken",
     /// A failed transfer is noted against the holder: it goes, and not the one that could not fetch.
     TransferTurnedRound = "transfer-turned-round",
@@ -240,8 +232,7 @@ mutants! {
     LastFieldNamed = "last-field-named",
     /// All voters are named where two disagree: nobody knows who.
     DisagreementNamesAll = "disagreement-names-all",
-    /// A newcomer whose edge was overdue is told that its connection was refused: its user looks for a closed
-    /// port.
+    /// A newcomer whose edge was overdue is told that its connection was refused: its user looks for a closed port.
     OverdueCalledRefused = "overdue-called-refused",
     /// Newcomers are tried at the end of the ring only: where that does not fit a standing ring is torn up.
     NewcomersAtTheEndOnly = "newcomers-at-the-end-only",
@@ -257,14 +248,11 @@ mutants! {
     KickCalledLoss = "kick-called-loss",
 
     // Who is late, and who gives way.
-    /// A peer is kicked for its vote although more would have to go than wait: one that is fast has all
-    /// others kicked.
+    /// A peer is kicked for its vote although more would have to go than wait: one that is fast has all others kicked.
     KickedThoughMoreWouldGo = "kicked-though-more-would-go",
-    /// The timer of a peer that others wait for is never started: one that lives and never votes stops the
-    /// run.
+    /// The timer of a peer that others wait for is never started: one that lives and never votes stops the run.
     LateNotWatched = "late-not-watched",
-    /// The timer of a peer that others wait for does not start anew when it goes on: a peer is ended that
-    /// works.
+    /// The timer of a peer that others wait for does not start anew when it goes on: a peer is ended that works.
     LateThoughHeard = "late-though-heard",
     /// Whatever a peer says gives it all the time again for the vote that it owes: one that lives and never
     /// votes stops the run.
@@ -278,8 +266,7 @@ mutants! {
     ThirdConflictNotResolved = "third-conflict-not-resolved",
     /// A commit names the newest epoch of the run, not that of the ring that contributed.
     VerdictOfAnotherEpoch = "verdict-of-another-epoch",
-    /// Who waits to start other tags has the time of a part: collectives are refused for a vote that was not
-    /// late.
+    /// Who waits to start other tags has the time of a part: collectives are refused for a vote that was not late.
     JoinHasAPartsTime = "join-has-a-parts-time",
     /// A newcomer that rests counts as late for an update, to which its admission is its vote: it is thrown out.
     RestingIsLate = "resting-is-late",
@@ -291,11 +278,9 @@ mutants! {
     StallsOfAllAddUp = "stalls-of-all-add-up",
     /// Who holds up what runs goes where most others are not done either, and stays where they are.
     MajorityStalls = "majority-stalls",
-    /// Those who wait in other groups count when a late peer is to go: two have one thrown out whom only one
-    /// waits for.
+    /// Those who wait in other groups count when a late peer is to go: two have one thrown out whom only one waits for.
     LateCountedInAllGroups = "late-counted-in-all-groups",
-    /// Newcomers that reduce while others wait to synchronize go the third time, although nobody has given way to
-    /// them.
+    /// Newcomers that reduce while others wait to synchronize go the third time, although nobody has given way to them.
     NewcomersGoAtOnce = "newcomers-go-at-once",
     /// Who took its vote back while its ring was connected counts as resting: its next update is taken for one
     /// that was answered, and waits.
@@ -303,8 +288,7 @@ mutants! {
     /// When a member is set aside the votes of the others are not counted again: their collective waits for a
     /// vote that nobody owes.
     AsideLeavesNothingReady = "aside-leaves-nothing-ready",
-    /// Who asks while the others wait to reduce is told that somebody waits, and waits itself where the others
-    /// are not.
+    /// Who asks while the others wait to reduce is told that somebody waits, and waits itself where the others are not.
     AskersLedAstray = "askers-led-astray",
 
     // Groups.
@@ -363,23 +347,19 @@ mutants! {
     // Timers.
     /// Timers are not stopped when nobody needs them any more.
     TimerNotStopped = "timer-not-stopped",
-    /// The timer that ends the pause after a failed attempt is not started: the ring is never tried
-    /// again.
+    /// The timer that ends the pause after a failed attempt is not started: the ring is never tried again.
     PauseNeverEnds = "pause-never-ends",
     /// A peer that is out of the run lets its timers run.
     PeerTimersLeftRunning = "peer-timers-left-running",
-    /// A peer does not watch whether its master is silent: when the connection goes dead it waits for
-    /// ever.
+    /// A peer does not watch whether its master is silent: when the connection goes dead it waits for ever.
     MasterSilenceUnwatched = "master-silence-unwatched",
 
     // Deadlines and signs of life.
     /// What a peer says does not begin its silence anew: it is thrown out although it talks.
     SilenceNotRestarted = "silence-not-restarted",
-    /// Whoever says anything begins everybody's silence anew: that one has gone silent is noticed only when
-    /// all have.
+    /// Whoever says anything begins everybody's silence anew: that one has gone silent is noticed only when all have.
     OneSpeaksForAll = "one-speaks-for-all",
-    /// The master gives signs of life to accepted peers only: a newcomer that waits takes its master for
-    /// lost.
+    /// The master gives signs of life to accepted peers only: a newcomer that waits takes its master for lost.
     SignsOfLifeToMembersOnly = "signs-of-life-to-members-only",
     /// A peer gives one sign of life and no other: it is thrown out while its user computes.
     OneSignOfLife = "one-sign-of-life",
@@ -398,8 +378,7 @@ mutants! {
     WaitNotNoticed = "wait-not-noticed",
     /// A peer is late for what another group waits in: it is thrown out for a vote that it cannot cast.
     LateForAnotherGroup = "late-for-another-group",
-    /// Who has done its part of a collective is watched as if it had not: it is thrown out for what another
-    /// one lacks.
+    /// Who has done its part of a collective is watched as if it had not: it is thrown out for what another one lacks.
     DoneIsLate = "done-is-late",
     /// Who holds up what runs has as much time as for a vote: a hung transfer takes ten minutes to end.
     PartHasAVotesTime = "part-has-a-votes-time",
@@ -437,19 +416,16 @@ mutants! {
     RevisionStandsStill = "revision-stands-still",
     /// The master counts up as the users do: every advance is two.
     RevisionBumpedTwice = "revision-bumped-twice",
-    /// Older content than the group has reached is taken where there is no newer: work is undone
-    /// silently.
+    /// Older content than the group has reached is taken where there is no newer: work is undone silently.
     RevisionGoesBack = "revision-goes-back",
     /// Content is compared by revision alone: peers that differ at one revision go on differing.
     DirtyByRevisionOnly = "dirty-by-revision-only",
-    /// A synchronization is concluded when all but one have reported: that one does not have the
-    /// content.
+    /// A synchronization is concluded when all but one have reported: that one does not have the content.
     StateCommittedBeforeLastReport = "state-committed-before-last-report",
     /// Who cannot fetch what others can is not set aside until these hold it: a peer is kicked for one
     /// connection that it lacks.
     UnfetchableNotSpared = "unfetchable-not-spared",
-    /// A peer writes what it has fetched although the synchronization failed: memory changes behind
-    /// the user's back.
+    /// A peer writes what it has fetched although the synchronization failed: memory changes behind the user's back.
     FailedSyncWritten = "failed-sync-written",
     /// A peer drops what it has fetched although the synchronization succeeded: it goes on with its
     /// old content, and nobody knows.
@@ -555,8 +531,7 @@ mutants! {
     /// What travels directly is added in the order in which it arrived, another for every part: a sum of floats
     /// depends on who combines it.
     DirectAddedAsTheyArrive = "direct-added-as-they-arrive",
-    /// What travels directly and is combined is told to nobody: every rank holds the result of its own part
-    /// alone.
+    /// What travels directly and is combined is told to nobody: every rank holds the result of its own part alone.
     ResultsNeverTold = "results-never-told",
     /// The results that other ranks tell are added, not copied: contributions count twice.
     ResultAddedAgain = "result-added-again",
@@ -585,6 +560,21 @@ mutants! {
     LevelsAddResultsAgain = "levels-add-results-again",
     /// The master takes two levels in a group that is at one site.
     LevelsAtOneSite = "levels-at-one-site",
+
+    // What begins ahead.
+    /// A refused or withdrawn collective may commence under the number that was reserved for it: the frames of those who
+    /// began ahead were thrown away.
+    ReservationOutlivesRefusal = "reservation-outlives-refusal",
+    /// A number that was reserved on one ring is used on the next: frames of the old plan are taken for those of the new.
+    ReservationOutlivesRing = "reservation-outlives-ring",
+    /// A collective commences under a reserved number after a newer one: nobody takes its frames.
+    ReservationOutlivesAnother = "reservation-outlives-another",
+    /// What was begun ahead counts whatever number commences: nobody else runs it.
+    AheadCountsForAnother = "ahead-counts-for-another",
+    /// The outcome of what was begun ahead is voted on at once: the master does not know it yet, and forgets the vote.
+    AheadVotedTooEarly = "ahead-voted-too-early",
+    /// What was begun ahead runs on when the call is refused: it writes to memory that is its user's again.
+    AheadOutlivesRefusal = "ahead-outlives-refusal",
 
     // The journal.
     /// What a master says is sent before its record is on the disk: after a failure it does not know what peers were told.

@@ -84,7 +84,9 @@ impl Collective {
     /// The execution, if it was not stopped when it was given up.
     fn not_stopped(self) -> Option<Seq> {
         match self {
-            Self::VoteInitiate { ahead } => ahead.and_then(Ahead::not_stopped),
+            Self::VoteInitiate { ahead } => {
+                rule!(ahead.and_then(Ahead::not_stopped); AheadOutlivesRefusal => None)
+            }
             Self::Perform { seq } => rule!(Some(seq); RingRunsOnAfterAbort => None),
             Self::VoteComplete { seq, outcome } => not_stopped_after(seq, outcome),
         }
@@ -206,7 +208,7 @@ impl Accepted {
         out: &mut Out,
     ) -> Step {
         self.repeat = None;
-        self.void_ahead(Some(seq), out);
+        rule!(self.void_ahead(Some(seq), out); AheadCountsForAnother => {});
         let mut others = self.tags.iter().filter(|(other, _)| **other != tag);
         if others.any(|(_, open)| open.at.ahead().is_some()) {
             // Two collectives cannot have one number.
@@ -312,6 +314,18 @@ impl Accepted {
             if outcome == PlanOutcome::Cancelled {
                 out.push(PeerOutput::StopPlan { seq });
             }
+            rule!({}; AheadVotedTooEarly => self.votes_too_early(seq, outcome, out));
+        }
+    }
+
+    #[cfg(feature = "mutants")]
+    fn votes_too_early(&mut self, seq: Seq, outcome: PlanOutcome, out: &mut Out) {
+        let mut open = self.tags.iter();
+        let is_it = |open: &OpenCollective| {
+            open.at.ahead().is_some_and(|ahead| ahead.reserved.seq == seq)
+        };
+        if let Some(tag) = open.find_map(|(tag, open)| is_it(open).then_some(*tag)) {
+            self.complete(tag, seq, outcome, out);
         }
     }
 

@@ -1,5 +1,6 @@
 //! The scenarios that are explored.
 
+mod ahead;
 mod collectives;
 mod deadlines;
 mod entries;
@@ -39,6 +40,7 @@ pub fn standard() -> Vec<Scenario> {
     all.extend(kinds::all());
     all.extend(levels::all());
     all.extend(restarts::all());
+    all.extend(ahead::all());
     all.sort_by_key(|scenario| (scenario.seats.len(), scenario.faults));
     all
 }
@@ -264,7 +266,7 @@ fn from_several(scenario: Scenario) -> Scenario {
 }
 
 /// What is repeated begins ahead.
-fn ahead(scenario: Scenario) -> Scenario {
+fn begins_ahead(scenario: Scenario) -> Scenario {
     Scenario {
         ahead: true,
         ..scenario

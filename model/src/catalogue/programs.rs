@@ -36,6 +36,53 @@ pub(super) static REDUCE: Program = program(&[Do::Start(1), Do::Finish(1)]);
 /// The same twice.
 pub(super) static REDUCE_TWICE: Program = repeated(2, &[Do::Start(1), Do::Finish(1)]);
 
+/// A reduce, then two at once, begun in one order and in the other.
+pub(super) static AGAIN_12: Program = Program {
+    top: 2,
+    ..program(&[
+        Do::Start(1),
+        Do::Finish(1),
+        Do::Start(1),
+        Do::Start(2),
+        Do::Finish(1),
+        Do::Finish(2),
+    ])
+};
+pub(super) static AGAIN_21: Program = Program {
+    top: 2,
+    ..program(&[
+        Do::Start(1),
+        Do::Finish(1),
+        Do::Start(2),
+        Do::Start(1),
+        Do::Finish(2),
+        Do::Finish(1),
+    ])
+};
+
+/// A reduce, and the same, which is given up and called once more.
+pub(super) static AGAIN_AND_AGAIN: Program = program(&[
+    Do::Start(1),
+    Do::Finish(1),
+    Do::Start(1),
+    Do::Cancel(1),
+    Do::Start(1),
+    Do::Finish(1),
+]);
+
+/// A reduce, and one that computes something else.
+pub(super) static AGAIN_ODD: Program =
+    program(&[Do::Start(1), Do::Finish(1), Do::StartOdd(1), Do::Finish(1)]);
+
+/// A reduce, and the same after others were let in.
+pub(super) static UPDATE_BETWEEN: Program = program(&[
+    Do::Start(1),
+    Do::Finish(1),
+    Do::Update,
+    Do::Start(1),
+    Do::Finish(1),
+]);
+
 /// Two reduces at once, begun and awaited in one order, and in the other.
 pub(super) static TAGS_12: Program =
     program(&[Do::Start(1), Do::Start(2), Do::Finish(1), Do::Finish(2)]);

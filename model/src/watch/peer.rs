@@ -145,7 +145,8 @@ fn frames_find_an_end<S: Source>(
     };
     let says = |is_it: &dyn Fn(&PeerOutput) -> bool| out.iter().any(is_it);
     let is_confirmed = |of: Seq| {
-        let confirms = |output: &PeerOutput| matches!(output, PeerOutput::Confirm { seq, .. } if *seq == of);
+        let confirms =
+            |output: &PeerOutput| matches!(output, PeerOutput::Confirm { seq, .. } if *seq == of);
         let has_ended = |output: &PeerOutput| {
             let PeerOutput::Send(ToMaster::CompleteCollective { seq, .. }) = output else {
                 return false;
