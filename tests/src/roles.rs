@@ -78,6 +78,7 @@ impl MasterOptions {
         MasterConfig {
             silence,
             heartbeat: silence / 5,
+            ahead_within_machine: true,
             ..config
         }
     }

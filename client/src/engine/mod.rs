@@ -245,7 +245,8 @@ impl Engine {
             }
             (PeerOutput::Confirm { call, seq }, Some(live)) => {
                 live.confirm(seq);
-                self.callers.tell_collective(call, CollectiveNotice::Confirmed);
+                self.callers
+                    .tell_collective(call, CollectiveNotice::Confirmed);
             }
             (PeerOutput::StopPlan { seq }, Some(live)) => live.stop(seq),
             (PeerOutput::MoveState { call, plan }, Some(live)) => {

@@ -1,5 +1,6 @@
 //! Collectives: what every peer ends with, by every call, alone and in crowds, and when peers go.
 
+mod ahead;
 mod any_executor;
 mod async_calls;
 mod crowds;

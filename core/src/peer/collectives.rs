@@ -41,9 +41,16 @@ pub(super) struct Ahead {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Collective {
     /// What has begun ahead counts only if it is what commences.
-    VoteInitiate { ahead: Option<Ahead> },
-    Perform { seq: Seq },
-    VoteComplete { seq: Seq, outcome: PlanOutcome },
+    VoteInitiate {
+        ahead: Option<Ahead>,
+    },
+    Perform {
+        seq: Seq,
+    },
+    VoteComplete {
+        seq: Seq,
+        outcome: PlanOutcome,
+    },
 }
 
 impl Collective {
@@ -322,7 +329,9 @@ impl Accepted {
     fn votes_too_early(&mut self, seq: Seq, outcome: PlanOutcome, out: &mut Out) {
         let mut open = self.tags.iter();
         let is_it = |open: &OpenCollective| {
-            open.at.ahead().is_some_and(|ahead| ahead.reserved.seq == seq)
+            open.at
+                .ahead()
+                .is_some_and(|ahead| ahead.reserved.seq == seq)
         };
         if let Some(tag) = open.find_map(|(tag, open)| is_it(open).then_some(*tag)) {
             self.complete(tag, seq, outcome, out);

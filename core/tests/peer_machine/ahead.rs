@@ -132,7 +132,10 @@ fn what_was_begun_is_stopped_by_a_refusal_another_ring_and_whoever_gives_it_up()
         let mut desk = ahead();
         let out = end(&mut desk);
         assert_eq!(out[0], stop(NEXT), "{out:?}");
-        assert_eq!(out.iter().filter(|output| **output == stop(NEXT)).count(), 1);
+        assert_eq!(
+            out.iter().filter(|output| **output == stop(NEXT)).count(),
+            1
+        );
     }
     let mut desk = ahead();
 
@@ -175,7 +178,11 @@ fn what_is_not_the_same_waits_for_the_others() {
     on_another_ring.hears(established(1, &[1, 2, 3], &FIRST_LINKS));
     let cases = [
         ("longer", may_repeat(), another(|spec| spec.count += 1)),
-        ("another operation", may_repeat(), another(|spec| spec.op = ReduceOp::Max)),
+        (
+            "another operation",
+            may_repeat(),
+            another(|spec| spec.op = ReduceOp::Max),
+        ),
         ("another tag", may_repeat(), initiate(3)),
         ("a lane is lost", broken, initiate(1)),
         ("another is open", beside_another, initiate(1)),
@@ -219,7 +226,11 @@ fn a_master_that_reserves_nonsense_or_uses_a_number_twice_misbehaves() {
     };
 
     assert_eq!(reserving(reserved(9)).last(), misbehaved, "an old number");
-    assert_eq!(reserving(direct).last(), misbehaved, "links that are not there");
+    assert_eq!(
+        reserving(direct).last(),
+        misbehaved,
+        "links that are not there"
+    );
     let mut desk = ahead();
     desk.calls(initiate(2));
     assert_eq!(desk.hears(commence(2, NEXT)).last(), misbehaved);

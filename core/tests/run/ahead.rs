@@ -58,7 +58,11 @@ fn a_collective_that_others_run_first_is_not_in_the_way_of_what_was_begun() {
         run.call_all(&all, &reduce(2));
         run.settle();
         let second = all.iter().map(|no| run.seats[*no].buffer(Tag(2)));
-        assert!(second.into_iter().all(|holds| matches!(holds, Holds::Sum(_))));
+        assert!(
+            second
+                .into_iter()
+                .all(|holds| matches!(holds, Holds::Sum(_)))
+        );
         run.call(1, reduce(1));
         run.call(2, reduce(1));
         run.settle();
@@ -176,5 +180,9 @@ fn only_what_sends_little_and_is_known_beforehand_begins_ahead() {
     assert!(!begins_ahead(never(), reduce(1), 3));
     assert!(!begins_ahead(default(), of(CollectiveKind::Barrier, 0), 3));
     assert!(!begins_ahead(default(), reduce(1), 1), "nobody to send to");
-    assert!(begins_ahead(default(), of(CollectiveKind::ReduceScatter, 9), 3));
+    assert!(begins_ahead(
+        default(),
+        of(CollectiveKind::ReduceScatter, 9),
+        3
+    ));
 }

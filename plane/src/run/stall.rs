@@ -176,8 +176,10 @@ impl Stall {
     /// `is_ahead` of others, or one of this was so since the look before. Then the stall time begins anew.
     pub(crate) fn is_excused(&mut self, registry: &Registry, is_ahead: bool) -> bool {
         let excuses = registry.excuses();
-        let is_excused =
-            excuses != self.excuses || Registry::are_excused_in(excuses) || is_ahead || self.was_ahead;
+        let is_excused = excuses != self.excuses
+            || Registry::are_excused_in(excuses)
+            || is_ahead
+            || self.was_ahead;
         (self.excuses, self.was_ahead) = (excuses, is_ahead);
         if is_excused {
             self.idle_looks = 0;

@@ -39,6 +39,10 @@ fn config(bytes: &mut Bytes<'_>) -> MasterConfig {
         0 => MasterConfig::rings_only(),
         _ => MasterConfig::default(),
     };
+    let config = MasterConfig {
+        ahead_within_machine: true,
+        ..config
+    };
     match bytes.below(3) {
         0 => MasterConfig {
             peers_max: 3,

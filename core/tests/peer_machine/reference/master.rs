@@ -192,10 +192,12 @@ impl Reference {
     ) -> End {
         self.repeat = None;
         self.stops_all_but(Some(seq));
-        let is_ahead = |wanted: &Collective| {
-            matches!(wanted, Collective::Wanted { ahead: Some((other, _)), .. } if other.seq == seq)
-        };
-        only_if(self.tags.iter().all(|(other, wanted)| *other == tag || !is_ahead(wanted)))?;
+        let is_ahead = |wanted: &Collective| matches!(wanted, Collective::Wanted { ahead: Some((other, _)), .. } if other.seq == seq);
+        only_if(
+            self.tags
+                .iter()
+                .all(|(other, wanted)| *other == tag || !is_ahead(wanted)),
+        )?;
         let Some(Collective::Wanted { spec, ahead }) = self.tags.get(&tag).cloned() else {
             return NONSENSE;
         };
@@ -214,7 +216,9 @@ impl Reference {
                 self.out.push(PeerOutput::Confirm { call, seq });
                 match ended {
                     None => {}
-                    Some(PlanOutcome::Cancelled) => self.says_how_it_ended(tag, seq, PlanOutcome::Cancelled),
+                    Some(PlanOutcome::Cancelled) => {
+                        self.says_how_it_ended(tag, seq, PlanOutcome::Cancelled)
+                    }
                     Some(ended) => self.votes(tag, seq, ended),
                 }
                 return Ok(());

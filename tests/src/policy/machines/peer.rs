@@ -125,9 +125,9 @@ impl PeerDesk {
             PeerOutput::DropState { .. } => Order::DropState,
             PeerOutput::Probe { round, probes } => Order::Measure { round, probes },
             // What is measured all the same means nothing. Nothing here counts how long a plan takes to begin.
-            PeerOutput::StopProbes { .. }
-            | PeerOutput::Confirm { .. }
-            | PeerOutput::Awaited(_) => return None,
+            PeerOutput::StopProbes { .. } | PeerOutput::Confirm { .. } | PeerOutput::Awaited(_) => {
+                return None;
+            }
             PeerOutput::Close => Order::Close,
             PeerOutput::StartTimer { timer, after } => {
                 self.timers.arm(timer, now + micros(after));

@@ -1,0 +1,239 @@
+//! Collectives that are called again, by peers that are far from the master and near each other: when they begin, and
+//! what becomes of that if they were not to. The clock does not wait.
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pccl::{Broadcast, Communicator, Error, Reduce, Tag};
+use pccl_master::{MasterServer, Security};
+use pccl_transport_memory::{MemoryNet, Path};
+use tokio::time::{Instant, sleep, timeout};
+
+/// From a peer to the master, and back.
+const TO_MASTER: Duration = Duration::from_millis(50);
+
+/// A round trip to the master.
+const ROUND_TRIP: Duration = Duration::from_millis(100);
+
+/// What the clock of the test makes of no time at all: its timers are no finer.
+const GRAIN: Duration = Duration::from_millis(10);
+
+/// Several peers, each on a host of its own.
+struct Far {
+    net: MemoryNet,
+    master: IpAddr,
+    hosts: Vec<IpAddr>,
+    peers: Vec<Communicator>,
+}
+
+impl Far {
+    async fn new(count: usize) -> Self {
+        let net = MemoryNet::new();
+        let host = net.transport();
+        let (master, port) = (host.ip(), host.any_port());
+        let server = MasterServer::builder()
+            .security(Security::Plain)
+            .transport(Arc::new(host));
+        let server = server.bind(port).await.unwrap();
+        let address = server.local_addr().to_string();
+        tokio::spawn(server.run());
+        let mut far = Self {
+            net,
+            master,
+            hosts: Vec::new(),
+            peers: Vec::new(),
+        };
+        for _ in 0..count {
+            far.join(&address).await;
+        }
+        far
+    }
+
+    async fn join(&mut self, address: &str) {
+        let host = self.net.transport();
+        self.hosts.push(host.ip());
+        self.away_by(self.hosts.len() - 1, TO_MASTER);
+        let builder = Communicator::builder(address).seed(1).transport(host);
+        let mut connecting = std::pin::pin!(builder.connect_async());
+        let peer = loop {
+            let updates = self
+                .peers
+                .iter_mut()
+                .map(Communicator::update_topology_async);
+            let updates = futures_of(updates);
+            tokio::select! {
+                biased;
+                peer = &mut connecting => break peer.unwrap(),
+                () = async { updates.await; sleep(Duration::from_secs(1)).await } => {}
+            }
+        };
+        self.peers.push(peer);
+    }
+
+    /// How long it is from a peer to the master from here on.
+    fn away_by(&self, peer: usize, delay: Duration) {
+        self.set_apart(self.hosts[peer], self.master, delay);
+    }
+
+    fn set_apart(&self, one: IpAddr, other: IpAddr, delay: Duration) {
+        let path = Path {
+            delay,
+            ..Path::DIRECT
+        };
+        self.net.set_path(one, other, path);
+        self.net.set_path(other, one, path);
+    }
+
+    /// All reduce, and have the sum in the end.
+    async fn all_reduce(&self) {
+        let reduces = self.peers.iter().map(async |peer| {
+            let mut buffer = [1.0_f32; 8];
+            peer.all_reduce_async(&mut buffer, Reduce::sum())
+                .await
+                .unwrap();
+            assert_eq!(buffer, [self.peers.len() as f32; 8]);
+        });
+        futures_of(reduces).await;
+    }
+}
+
+/// All of them at once.
+async fn futures_of<F: Future>(all: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    let mut all: Vec<_> = all.into_iter().map(|one| (Box::pin(one), None)).collect();
+    std::future::poll_fn(|cx| {
+        for (one, done) in &mut all {
+            if done.is_none()
+                && let std::task::Poll::Ready(output) = one.as_mut().poll(cx)
+            {
+                *done = Some(output);
+            }
+        }
+        match all.iter().all(|(_, done)| done.is_some()) {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await;
+    all.into_iter().filter_map(|(_, done)| done).collect()
+}
+
+fn play<T>(story: impl AsyncFnOnce() -> T) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+    let limit = Duration::from_secs(3600);
+    let story = async { timeout(limit, story()).await };
+    runtime.block_on(story).expect("the story ends")
+}
+
+async fn time_of<T>(what: impl Future<Output = T>) -> Duration {
+    let begun = Instant::now();
+    what.await;
+    begun.elapsed()
+}
+
+#[test]
+fn the_bytes_of_a_collective_that_is_called_again_move_while_the_votes_to_start_do() {
+    play(async || {
+        let far = Far::new(2).await;
+        // As long as a round trip to the master.
+        far.set_apart(far.hosts[0], far.hosts[1], ROUND_TRIP);
+
+        let first = time_of(far.all_reduce()).await;
+        let second = time_of(far.all_reduce()).await;
+        let third = time_of(far.all_reduce()).await;
+
+        assert!(
+            (3 * ROUND_TRIP..3 * ROUND_TRIP + GRAIN).contains(&first),
+            "{first:?}"
+        );
+        for again in [second, third] {
+            assert!(
+                (2 * ROUND_TRIP..2 * ROUND_TRIP + GRAIN).contains(&again),
+                "{again:?}"
+            );
+        }
+    });
+}
+
+/// Longer than the stall time, and than a lane without acknowledgements lives.
+#[test]
+fn a_peer_that_calls_minutes_later_is_waited_for_and_nobody_is_blamed() {
+    play(async || {
+        let far = Far::new(3).await;
+        far.all_reduce().await;
+        let epoch = far.peers[0].epoch();
+        let floats = (64 << 10) / 4;
+
+        for (root, later) in [(0, 0), (0, 300), (2, 300)] {
+            let root = Broadcast::from(far.peers[root].peer_id());
+            let calls = far.peers.iter().enumerate().map(async |(rank, peer)| {
+                let mut buffer = vec![rank as f32; floats];
+                sleep(Duration::from_secs(later) * u32::from(rank == 1)).await;
+                peer.broadcast_async(&mut buffer, root).await.unwrap()
+            });
+            let reports = futures_of(calls).await;
+            assert!(
+                reports.iter().all(|report| report.waited.is_none()),
+                "{reports:#?}"
+            );
+        }
+
+        far.all_reduce().await;
+        assert_eq!(far.peers[0].epoch(), epoch, "no link was rebuilt");
+    });
+}
+
+/// Everybody has the whole result when one takes its vote back: it would be added once more.
+#[test]
+fn what_was_summed_in_vain_is_not_summed_again() {
+    play(async || {
+        let far = Far::new(3).await;
+        far.all_reduce().await;
+        // Its vote arrives long after that of the first is withdrawn.
+        far.away_by(2, Duration::from_millis(800));
+        let limit = Duration::from_millis(300);
+
+        let reduced = futures_of(far.peers.iter().enumerate().map(async |(rank, peer)| {
+            let mut buffer = [1.0_f32; 8];
+            if rank == 0 {
+                let brief = Reduce::sum().timeout(limit);
+                let late = peer.all_reduce_async(&mut buffer, brief).await;
+                let tag = Tag(0);
+                assert_eq!(late, Err(Error::TimeLimit { tag, limit }));
+                assert_eq!(buffer, [1.0; 8], "it is as it was");
+            }
+            peer.all_reduce_async(&mut buffer, Reduce::sum())
+                .await
+                .unwrap();
+            buffer
+        }));
+
+        assert_eq!(reduced.await, [[3.0; 8]; 3]);
+    });
+}
+
+/// The root and the second peer have done their part when the third asks for something else.
+#[test]
+fn what_was_received_in_vain_is_put_back() {
+    play(async || {
+        let far = Far::new(3).await;
+        let root = far.peers[0].peer_id();
+        let cast = async |rank: usize, of: Broadcast| {
+            let mut buffer = [rank as f32; 8];
+            let cast = far.peers[rank].broadcast_async(&mut buffer, of).await;
+            (buffer, cast.map(drop))
+        };
+        let agreed = futures_of((0..3).map(|rank| cast(rank, Broadcast::from(root)))).await;
+        assert!(agreed.iter().all(|cast| *cast == ([0.0; 8], Ok(()))));
+
+        let roots = [root, root, far.peers[2].peer_id()].map(Broadcast::from);
+        let disagreed = futures_of((0..3).map(|rank| cast(rank, roots[rank]))).await;
+
+        for (rank, (buffer, cast)) in disagreed.into_iter().enumerate() {
+            assert_eq!(buffer, [rank as f32; 8]);
+            assert!(matches!(cast, Err(Error::Disagreement { .. })), "{cast:?}");
+        }
+    });
+}
