@@ -14,12 +14,13 @@ use tokio::time::Instant;
 #[non_exhaustive]
 pub struct Phases {
     /// From the call until the collective started here. It starts when the last peer has made the call, after a round
-    /// trip to the master.
+    /// trip to the master, or at once if it is a small one that is called again.
     pub start: Duration,
-    /// From then until this peer's part was complete: it had sent and received everything.
+    /// From then until this peer's part was complete: it had sent and received everything. If it started at once, this
+    /// includes the time until others made the call.
     pub transfer: Duration,
-    /// From then until the verdict. It is made when the last peer's part is complete, and known here after a round trip
-    /// to the master.
+    /// From then until the verdict. It is made when all peers have made the call and the last peer's part is complete,
+    /// and known here after a round trip to the master.
     pub commit: Duration,
 }
 

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pccl_core::element::{ElementType, ReduceOp};
@@ -16,7 +17,7 @@ use super::support::{
     AROUND, Alone, BUILT, Ended, LANE_BYTES, Member, adopt, both, broke, built_in, from, in_time,
     lanes, ranks, raw_lane, ring, run_all, run_in_place, small_frames, spec, to, turns,
 };
-use crate::{LanesInUse, LinkBroke, PlaneConfig, RunFailure};
+use crate::{Backup, LanesInUse, LinkBroke, PlaneConfig, RunFailure, UserBuffers, Waits};
 
 const COUNT: usize = 50_000;
 
@@ -327,6 +328,41 @@ async fn a_silent_neighbour_is_waited_for_while_stalls_are_excused() {
         let ended = in_time(running).await.unwrap();
         assert_eq!(ended.outcome, Err(RunFailure::LaneLost));
         assert!(returned.elapsed() >= stall, "{:?}", returned.elapsed());
+    }
+}
+
+/// Others may not have been told to run it.
+#[test(start_paused = true)]
+async fn a_silent_neighbour_is_waited_for_by_an_operation_that_is_ahead_until_it_is_confirmed() {
+    let stall = PlaneConfig::default().stall;
+    for bytes in [100, 100_000] {
+        let mut members = ring(2, 1);
+        let spec = spec(ReduceOp::Sum, ElementType::U8, bytes);
+        let mut port = members[0].plane.begin(Seq(1), spec, AROUND).ahead();
+        let running = tokio::spawn(async move {
+            let (mut data, mut backup) = (vec![1; bytes], Backup::default());
+            let buffers = UserBuffers::InPlace {
+                data: &mut data,
+                backup: &mut backup,
+            };
+            let told = AtomicUsize::new(0);
+            let tell = |_: &Waits| drop(told.fetch_add(1, Ordering::Relaxed));
+            let outcome = port.run_telling(buffers, &tell).await;
+            (outcome, told.into_inner(), Instant::now())
+        });
+
+        sleep(10 * stall).await;
+        assert!(!running.is_finished());
+        assert_eq!(members[0].reports(), []);
+
+        let confirmed = Instant::now();
+        members[0].plane.confirm(Seq(1));
+        let (outcome, told, ended) = in_time(running).await.unwrap();
+        assert_eq!(outcome, Err(RunFailure::LaneLost));
+        let waited = ended - confirmed;
+        assert!((stall..3 * stall).contains(&waited), "{waited:?}");
+        // Several times a second, and only since then.
+        assert!((1..=4 * waited.as_secs() as usize).contains(&told), "{told}");
     }
 }
 
