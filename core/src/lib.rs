@@ -69,6 +69,7 @@ pub mod origin;
 pub mod paths;
 pub mod peer;
 pub mod plan;
+mod reserved;
 pub mod rhythm;
 pub mod seldom;
 pub mod session;

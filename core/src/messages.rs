@@ -9,6 +9,8 @@ use core::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::reserved::Reserved;
+
 use crate::awaited::Awaited;
 use crate::element::{CollectiveSpec, SpecField, SpecValue};
 use crate::id::{Epoch, GroupId, PeerId, ProtocolVersion, Revision, Round, Seq, Tag};
@@ -261,21 +263,6 @@ pub enum Verdict {
     },
     /// Aborted: restore the buffers to their content before the call.
     Aborted(AbortCause),
-}
-
-/// What the next execution of a tag will be if its participants call the same collective again, on the same ring and
-/// without another collective in between.
-///
-/// A participant that calls it may begin at once, without waiting for [`ToPeer::Commence`]: it begins *ahead*. What it has
-/// computed counts only if `Commence` comes with this number. It is void, and the buffer has its content before the call
-/// again, if `Commence` comes with another number, for this tag or another one, or if the collective is refused or given
-/// up, or if another ring is established.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Reserved {
-    /// The number of the execution. Frames carry it, and no other execution gets it.
-    pub seq: Seq,
-    /// The algorithm.
-    pub algorithm: Algorithm,
 }
 
 /// Why a collective was aborted.

@@ -466,9 +466,7 @@ impl<'a> Run<'a> {
                 ahead,
                 ..
             } => {
-                if ahead {
-                    self.state.reach(Milestone::BegunAhead);
-                }
+                ahead.then(|| self.state.reach(Milestone::BegunAhead));
                 self.run_plan(no, (tag, seq), (spec.kind, &lengths, algorithm));
             }
             PeerOutput::Confirm { .. } => self.state.reach(Milestone::BegunAheadOfAll),

@@ -346,7 +346,9 @@ async fn a_silent_neighbour_is_waited_for_by_an_operation_that_is_ahead_until_it
                 backup: &mut backup,
             };
             let told = AtomicUsize::new(0);
-            let tell = |_: &Waits| drop(told.fetch_add(1, Ordering::Relaxed));
+            let tell = |_: &Waits| {
+                told.fetch_add(1, Ordering::Relaxed);
+            };
             let outcome = port.run_telling(buffers, &tell).await;
             (outcome, told.into_inner(), Instant::now())
         });
@@ -362,7 +364,10 @@ async fn a_silent_neighbour_is_waited_for_by_an_operation_that_is_ahead_until_it
         let waited = ended - confirmed;
         assert!((stall..3 * stall).contains(&waited), "{waited:?}");
         // Several times a second, and only since then.
-        assert!((1..=4 * waited.as_secs() as usize).contains(&told), "{told}");
+        assert!(
+            (1..=4 * waited.as_secs() as usize).contains(&told),
+            "{told}"
+        );
     }
 }
 
