@@ -41,7 +41,8 @@ impl Communicator {
     }
 
     /// As [`all_reduce`](Self::all_reduce), without blocking. The ring runs in the task that polls the
-    /// future, so poll it promptly. Dropping the future gives the reduce up and restores the buffer.
+    /// future, from the first poll on, so poll it promptly: other collectives of this communicator may wait for it.
+    /// Dropping the future gives the reduce up and restores the buffer.
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).

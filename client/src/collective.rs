@@ -29,7 +29,7 @@ pub(crate) struct Called {
     calls: Calls,
     events: mpsc::UnboundedReceiver<CollectiveNotice>,
     moments: Moments,
-    /// The user's, until this peer's part is complete.
+    /// The user's, until this peer has voted on the outcome.
     limit: Option<Duration>,
 }
 
@@ -98,23 +98,29 @@ impl Called {
             total_weight: 0,
         };
         let mut waited = None;
+        let mut ended_ahead = None;
+        let mut has_run = false;
         loop {
             let remaining = self.remaining();
             let event = within(remaining, self.events.recv()).await;
             match event.ok_or_else(|| self.is_late())? {
                 Some(CollectiveNotice::Run { seq, port, ahead }) => {
-                    // What was begun ahead may have been in vain.
-                    memory.put_back();
+                    if std::mem::replace(&mut has_run, true) {
+                        memory.put_back();
+                    }
                     run = WhatRan::of(&port);
                     self.moments.start();
-                    stats = self.run(seq, port, &mut memory, &mut waited).await?;
+                    let ended = self.run(port, &mut memory, &mut waited).await?;
+                    stats = ended.map(|(stats, _)| stats).unwrap_or_default();
                     self.moments.complete();
+                    let ended = ended.map(|(_, outcome)| (seq, outcome));
+                    ended_ahead = ended.filter(|_| ahead);
                     if !ahead {
-                        self.limit = None;
+                        self.votes(ended)?;
                     }
                 }
-                // What is voted for cannot be taken back: the verdict counts.
-                Some(CollectiveNotice::Confirmed) => self.limit = None,
+                // Whoever gives up before this casts no vote by it.
+                Some(CollectiveNotice::Confirmed) => self.votes(ended_ahead.take())?,
                 Some(CollectiveNotice::Ended(Ok(committed))) => {
                     self.made.is_answered();
                     memory.keep();
@@ -148,13 +154,24 @@ impl Called {
         Command::GiveUp { call }
     }
 
+    /// Casts the vote on the outcome of a run that was not stopped. What is voted for cannot be taken back: from here on
+    /// the verdict counts.
+    fn votes(&mut self, ended: Option<(Seq, PlanOutcome)>) -> Result<(), Error> {
+        self.limit = None;
+        let Some((seq, outcome)) = ended else {
+            return Ok(());
+        };
+        tracing::debug!(target: "pccl::event", kind = "plan_done", tag = self.tag.0, seq = seq.0, ?outcome);
+        self.calls.tell(Command::PlanEnded { seq, outcome })
+    }
+
+    /// `None`: it was stopped.
     async fn run(
         &self,
-        seq: Seq,
         mut port: Box<OperationPort>,
         memory: &mut Memory<'_>,
         waited: &mut Option<Waited>,
-    ) -> Result<RunStats, Error> {
+    ) -> Result<Option<(RunStats, PlanOutcome)>, Error> {
         let buffers = memory.lend(&port)?;
         let lulls = Mutex::new(Lulls::default());
         let tell = |waits: &Waits| {
@@ -168,17 +185,14 @@ impl Called {
         let outcome = outcome.ok_or_else(|| self.is_late())?;
         // Frames that still arrive for it are nobody's from here on.
         drop(port);
-        let (stats, outcome) = match outcome {
-            Ok(stats) => (stats, PlanOutcome::Done),
-            Err(RunFailure::LaneLost) => (RunStats::default(), PlanOutcome::LaneLost),
+        match outcome {
+            Ok(stats) => Ok(Some((stats, PlanOutcome::Done))),
+            Err(RunFailure::LaneLost) => Ok(Some((RunStats::default(), PlanOutcome::LaneLost))),
             // Whoever stopped it knows.
-            Err(RunFailure::Stopped) => return Ok(RunStats::default()),
-            // The collective is given up, so that it fails on all.
-            Err(RunFailure::Defect(defect)) => return Err(Error::Defect(defect)),
-        };
-        tracing::debug!(target: "pccl::event", kind = "plan_done", tag = self.tag.0, seq = seq.0, ?outcome);
-        self.calls.tell(Command::PlanEnded { seq, outcome })?;
-        Ok(stats)
+            Err(RunFailure::Stopped) => Ok(None),
+            // The collective is given up, so that it fails on all, or does not start.
+            Err(RunFailure::Defect(defect)) => Err(Error::Defect(defect)),
+        }
     }
 
     fn report(&self, committed: Committed, run: WhatRan, stats: RunStats) -> CollectiveReport {
@@ -415,18 +429,18 @@ impl<'a> Memory<'a> {
         })
     }
 
-    /// What the last run wrote is undone as far as the next run needs it; there may have been none.
+    /// What the last run wrote is undone, as far as the next one needs it.
     fn put_back(&mut self) {
         match self {
             Self::InPlace(restoring) => restoring.backup.restore(restoring.data),
             Self::Contributing(contributing) => contributing.put_back(),
+            Self::Noting { losses, .. } => losses.fill(0),
             // A collective with weights is not begun ahead.
             Self::Weighted(_)
             | Self::Into { .. }
             | Self::Unsaved(_)
             | Self::Fresh(_)
-            | Self::Scattered(_)
-            | Self::Noting { .. } => {}
+            | Self::Scattered(_) => {}
         }
     }
 

@@ -222,8 +222,8 @@ pub enum Error {
         /// The collective.
         tag: Tag,
     },
-    /// The time limit of this peer ([`Reduce::timeout`](crate::Reduce::timeout)) was over before its part of the
-    /// collective was complete. The buffer is unchanged. If the collective had started, all other peers get
+    /// The time limit of this peer ([`Reduce::timeout`](crate::Reduce::timeout)) was over before all had called or its
+    /// part of the collective was complete. The buffer is unchanged. If the collective had started, all other peers get
     /// [`Aborted`](Self::Aborted). Call again, as they do.
     #[error("{} was given up: its time limit of {limit:?} is over; call again", named(*.tag))]
     TimeLimit {

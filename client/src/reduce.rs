@@ -187,14 +187,14 @@ impl Reduce {
         self
     }
 
-    /// Gives the reduce up if this peer's part is not complete in this time after the call. Peers may pass different
-    /// limits. Default: no limit; the master's deadlines end a reduce that does not start or makes no progress
+    /// Gives the reduce up if in this time after the call not all peers have called, or this peer's part is not complete.
+    /// Peers may pass different limits. Default: no limit; the master's deadlines end a reduce that does not start or makes no progress
     /// (docs/limits.md).
     ///
     /// The call then fails with [`Error::TimeLimit`], and the buffer is unchanged. If the reduce has started, it is
     /// aborted on all other peers ([`Error::Aborted`], [`Cancelled`](crate::AbortCause::Cancelled)); if it has not, the
-    /// others wait for this peer to call again. A part that is complete waits for the master's verdict without a limit,
-    /// because it may be committed already.
+    /// others wait for this peer to call again. Once all peers have called and this peer's part is complete, it waits for
+    /// the master's verdict without a limit, because it may be committed already.
     ///
     /// Of an item of a list, and of a reduce that is repeated, the limit is that of each attempt.
     ///

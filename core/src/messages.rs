@@ -225,7 +225,7 @@ pub enum ToPeer {
         /// The sum of the weights of all contributions; zero if they have none.
         total_weight: u64,
     },
-    /// The collective of this tag does not start. No buffer was changed.
+    /// The collective of this tag does not start. What was begun ahead is void, so all buffers are as they were.
     CollectiveRefused {
         /// The tag.
         tag: Tag,

@@ -128,8 +128,9 @@ impl DataPlane {
         };
         let ins = self.links_in(algorithm.reach());
         let links = || ins.iter().flatten().map(|(_, standing)| &*standing.state);
-        let strays: Vec<u64> = links().map(LinkState::strays).collect();
         let ended = self.registry.begin(seq, op, links());
+        // Frames that have waited for what never began here are thrown away by then.
+        let strays: Vec<u64> = links().map(LinkState::strays).collect();
         let receiving = ins.map(|ins| {
             let ins = ins.into_iter().zip(ended).zip(strays);
             let receiving = ins.map(|(((rank, standing), ended), strays)| Receiving {

@@ -119,7 +119,9 @@ impl<'a, 'b> Run<'a, 'b> {
             let has_choice = port.algorithm != Algorithm::Relay
                 && port.spec.kind.root().is_none()
                 && port.spec.kind.own_and_limit().is_none()
-                && OperationPort::has_choice(run.work.stripes(), sending);
+                && OperationPort::has_choice(run.work.stripes(), sending)
+                // It may wait for others to be told, for which no path is to blame.
+                && !port.course.is_ahead();
             run.begun = has_choice.then(Instant::now);
         }
         Ok(run)

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pccl::{Broadcast, Communicator, Error, Reduce, Tag};
+use pccl::{Broadcast, Communicator, ElementType, Error, ErrorFeedback, Quantization, Reduce, Tag};
 use pccl_master::{MasterServer, Security};
 use pccl_transport_memory::{MemoryNet, Path};
 use tokio::time::{Instant, sleep, timeout};
@@ -234,5 +234,68 @@ fn what_was_received_in_vain_is_put_back() {
             assert_eq!(buffer, [rank as f32; 8]);
             assert!(matches!(cast, Err(Error::Disagreement { .. })), "{cast:?}");
         }
+    });
+}
+
+/// Its limit is over when it hears that all have called, a little before, or a little after.
+#[test]
+fn a_limit_that_is_over_when_all_have_called_leaves_no_two_outcomes() {
+    let outcomes = play(async || {
+        let far = Far::new(2).await;
+        let mut outcomes = Vec::new();
+        for limit in 90..110 {
+            far.all_reduce().await;
+            let limit = Duration::from_millis(limit);
+            let reduced = futures_of(far.peers.iter().enumerate().map(async |(rank, peer)| {
+                let mut buffer = [1.0_f32; 8];
+                let brief = Reduce::sum().timeout(limit);
+                let reduce = if rank == 0 { brief } else { Reduce::sum() };
+                let reduced = timeout(10 * limit, peer.all_reduce_async(&mut buffer, reduce)).await;
+                let is_committed = matches!(reduced, Ok(Ok(_)));
+                assert_eq!(buffer, [if is_committed { 2.0 } else { 1.0 }; 8]);
+                is_committed
+            }));
+            let reduced = reduced.await;
+            assert_eq!(reduced[0], reduced[1], "{limit:?}");
+            outcomes.push(reduced[0]);
+        }
+        outcomes
+    });
+    assert!(outcomes.contains(&true) && outcomes.contains(&false));
+}
+
+/// What encoding loses in a run that was in vain is not lost.
+#[test]
+fn the_losses_of_what_was_begun_in_vain_are_not_made_up_for() {
+    play(async || {
+        let mut far = Far::new(2).await;
+        let contribution = [0.1_f32, 0.35, 1.0, -0.77, 0.0, 0.5];
+        let how = Quantization::MinMax {
+            to: ElementType::U8,
+        };
+        let reduce = Reduce::sum().quantize(how);
+        let mut feedback = ErrorFeedback::new();
+        let both = futures_of(far.peers.iter().map(async |peer| {
+            let (mut buffer, mut feedback) = (contribution, ErrorFeedback::new());
+            let call = peer.all_reduce_with_feedback_async(&mut buffer, reduce, &mut feedback);
+            call.await.unwrap();
+        }));
+        both.await;
+
+        let second = far.peers.pop().unwrap();
+        let first = &far.peers[0];
+        let mut buffer = contribution;
+        let alone = first.all_reduce_with_feedback_async(&mut buffer, reduce, &mut feedback);
+        let dies = async {
+            sleep(Duration::from_secs(1)).await;
+            second.shutdown_async().await;
+        };
+        let (report, ()) = tokio::join!(alone, dies);
+        assert_eq!(report.unwrap().world_size, 1);
+        assert_eq!(buffer, contribution, "nobody encoded it");
+        let again = first.all_reduce_with_feedback_async(&mut buffer, reduce, &mut feedback);
+        again.await.unwrap();
+
+        assert_eq!(buffer, contribution, "nothing was held back");
     });
 }

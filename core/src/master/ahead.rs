@@ -6,9 +6,10 @@
 //! runs it as soon as its own user calls it, while the votes to start are on their way. The vote on the outcome is cast
 //! after [`ToPeer::Commence`](crate::messages::ToPeer::Commence), as always: the ballots are the same.
 //!
-//! **Invariant:** an execution commences under a reserved number only if no participant can have stopped what it began
-//! under it. A participant stops it when another number commences in its group, when the collective is refused or
-//! withdrawn, and when a ring is established. In each of these cases the reservation is forgotten here.
+//! **Invariant:** an execution commences under a reserved number only if each participant that has stopped what it began
+//! under it votes against it. A participant stops it when another number commences in its group, when the collective is
+//! refused, and when a ring is established: the reservation is forgotten here by then. And it stops it when its user gives
+//! the call up: if its withdrawal comes too late, it votes that it was cancelled.
 //!
 //! **Invariant:** the executions of a group commence in the order of their numbers. So frames of an execution that was
 //! begun in vain are older than what runs, and are thrown away by whoever has not begun it.
@@ -18,7 +19,7 @@ use super::record::{Collective, Repeat};
 use crate::element::{CollectiveKind, CollectiveSpec};
 use crate::id::{GroupId, Seq, Tag};
 use crate::messages::Reserved;
-use crate::plan::Algorithm;
+use crate::plan::{Algorithm, Pattern};
 
 impl Master {
     /// Reserves the number of the next execution of this collective, which is about to be committed. `None` if it must
@@ -89,16 +90,21 @@ fn bytes_ahead(spec: &CollectiveSpec, algorithm: Algorithm, world: usize) -> Opt
         | CollectiveKind::Broadcast { .. } => spec.op.weight().is_none(),
         CollectiveKind::AllGatherV { .. } | CollectiveKind::Barrier => false,
     };
-    if !is_known || world <= 1 {
+    let bytes = spec.count.saturating_mul(spec.element.size() as u64);
+    if !is_known || world <= 1 || bytes == 0 {
         return None;
     }
-    let bytes = spec.count.saturating_mul(spec.element.size() as u64);
     match algorithm {
         // Whoever is next gets the buffers of all before.
-        Algorithm::Whole(_) => Some(bytes.saturating_mul(world as u64 - 1)),
+        Algorithm::Whole(Pattern::Ring) => Some(bytes.saturating_mul(world as u64 - 1)),
+        // In the last round a message has half of all buffers, rounded up.
+        Algorithm::Whole(Pattern::Circulant) => {
+            Some(bytes.saturating_mul(world.div_ceil(2) as u64))
+        }
         // A sum goes around several times.
         Algorithm::Relay => None,
-        Algorithm::Ring
+        Algorithm::Whole(Pattern::Mesh)
+        | Algorithm::Ring
         | Algorithm::Direct
         | Algorithm::Circulant
         | Algorithm::Chain

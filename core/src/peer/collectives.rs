@@ -367,6 +367,8 @@ impl Accepted {
         if !open.any(|open| open.at.waits_to_start()) {
             return Err(CallError::MasterMisbehaved);
         }
+        // The master reserves no more what it has refused.
+        self.repeat = None;
         let why = match reason {
             CollectiveRefusal::Conflict(conflict) => CallError::Conflict(conflict),
             CollectiveRefusal::Disagreement { .. }

@@ -206,8 +206,9 @@ pub enum PeerOutput {
         seq: Seq,
     },
     /// Discard the frames of this execution, both those that are here and those that arrive later. If this peer's
-    /// plan still runs, stop it and restore the buffer; no report is needed. Ordered once for each execution that has
-    /// started here, even if this peer never ran it because its user had given it up.
+    /// plan still runs, stop it and restore the buffer; no report is needed. Ordered for each execution that has begun
+    /// here, even if this peer never ran it because its user had given it up. If it was given up before it commenced,
+    /// and commences all the same, it is ordered twice.
     StopPlan {
         /// The execution.
         seq: Seq,

@@ -152,7 +152,7 @@
 //!
 //! | offset | length | field |
 //! |---|---|---|
-//! | 0 | 8 | number of the operation, from `Commence` |
+//! | 0 | 8 | number of the operation, from `Commence`, or from the `Verdict` that reserved it |
 //! | 8 | 8 | position of the payload: byte offset in the whole buffer |
 //! | 16 | 4 | payload length n, at most [`DATA_FRAME_MAX`] |
 //! | 20 | 4 | step of the [`plan`](crate::plan) |
@@ -232,8 +232,9 @@
 //! ([`Algorithm::Tree`](crate::plan::Algorithm::Tree)) and in two levels all of these frames are of step 0, too, and
 //! the plan determines to which ranks each rank sends. A barrier has no frames.
 //!
-//! A receiver may get frames of an operation before its `Commence`, because the sender received that first. It leaves
-//! them on the lane until then. Frames of an operation that is over are read and discarded.
+//! A receiver may get frames of an operation before its `Commence`, because the sender received that first, or has begun
+//! ahead. It leaves them on the lane until it begins the operation, or one with a higher number. Frames of an operation
+//! that is over, or has a lower number than one that was begun, are read and discarded.
 //!
 //! A header that cannot be decoded ends the lane, because the position of the next one is unknown. A valid header
 //! that is not that of the next frame of its stripe fails the operation at the receiver; its payload is read and
@@ -310,8 +311,8 @@
 //! links are in ascending order (outgoing first), each link once.
 //!
 //! A member gets both messages while it waits in `update_topology`, while it waits for others to join any other call,
-//! or while it waits for nothing. It never gets them while a collective runs on its ring, or while it measures or
-//! moves shared state.
+//! or while it waits for nothing. It never gets them while a collective that has commenced runs on its ring, or while it
+//! measures or moves shared state.
 //!
 //! **An all-reduce**, or another collective.
 //!
@@ -320,8 +321,20 @@
 //! M → group  Commence{tag, seq, algorithm, lengths}     or CollectiveRefused{tag, reason}
 //! A → B      frames of seq on the lanes, steps 0 to 2(N−1)−1; to N−2 of one half or a whole buffer; 0 of a broadcast
 //! group → M  CompleteCollective{seq, Done, broken}      each after its last frame has been received and sent
-//! M → group  Verdict{tag, seq, Committed{epoch}}        the peers of the ring of that epoch contributed
+//! M → group  Verdict{tag, seq, Committed{epoch, next}}  the peers of the ring of that epoch contributed
 //! ```
+//!
+//! **The same collective again**, if `next` has reserved a number and an algorithm for it. A peer may begin it ahead.
+//!
+//! ```text
+//! A → M      InitiateCollective{tag, spec, epoch, broken}   the same spec as before, no other collective being open at A
+//! A → B      frames of next.seq                         at once
+//! M → group  Commence{tag, seq, algorithm, ...}         when all have voted. If seq is next.seq, A goes on, and whoever has
+//!                                    not begun does so; otherwise A drops what it has begun, and begins anew
+//! ```
+//!
+//! A peer also drops what it has begun when another collective commences, when `CollectiveRefused` or
+//! `TopologyEstablished` comes, and when it withdraws. It votes on the outcome only after `Commence`.
 //!
 //! **A withdrawal.** A peer may withdraw a vote to start. If it withdraws too late, it votes on the outcome.
 //!

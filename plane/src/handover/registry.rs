@@ -2,7 +2,7 @@
 //!
 //! Operations are registered in the order of their numbers, as the master starts them. A number that
 //! is not running is therefore over if a higher one, or itself, was ever registered; otherwise it is
-//! yet to come, because the neighbour has heard of it first.
+//! yet to come, because the neighbour has heard of it first, or has begun ahead.
 
 use std::collections::BTreeMap;
 use std::mem;

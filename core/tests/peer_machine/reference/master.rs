@@ -243,6 +243,7 @@ impl Reference {
             return NONSENSE;
         };
         self.tags.remove(&tag);
+        self.repeat = None;
         let reason = reason.clone();
         let why = match reason {
             CollectiveRefusal::Conflict(conflict) => CallError::Conflict(conflict),

@@ -106,11 +106,13 @@ impl Reference {
             _ => spec.op.weight().is_none(),
         };
         let most = match algorithm {
+            // The reference knows rings only.
             Algorithm::Whole(_) => ended.bytes * others,
             _ => ended.bytes,
         };
         let is_little = most <= self.config.ahead_max;
-        let may = is_alone && is_known && is_little && !is_stale && others > 0;
+        let moves = ended.bytes > 0 && others > 0;
+        let may = is_alone && is_known && is_little && !is_stale && moves;
         if !may || !self.config.ahead_within_machine {
             return None;
         }
