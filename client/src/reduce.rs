@@ -188,8 +188,8 @@ impl Reduce {
     }
 
     /// Gives the reduce up if in this time after the call not all peers have called, or this peer's part is not complete.
-    /// Peers may pass different limits. Default: no limit; the master's deadlines end a reduce that does not start or makes no progress
-    /// (docs/limits.md).
+    /// Peers may pass different limits. Default: no limit; the master's deadlines end a reduce that does not start or
+    /// makes no progress (docs/limits.md).
     ///
     /// The call then fails with [`Error::TimeLimit`], and the buffer is unchanged. If the reduce has started, it is
     /// aborted on all other peers ([`Error::Aborted`], [`Cancelled`](crate::AbortCause::Cancelled)); if it has not, the
