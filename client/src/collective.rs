@@ -98,7 +98,7 @@ impl Called {
             total_weight: 0,
         };
         let mut waited = None;
-        let mut ended_ahead = None;
+        let mut unvoted = None;
         let mut has_run = false;
         loop {
             let remaining = self.remaining();
@@ -113,14 +113,13 @@ impl Called {
                     let ended = self.run(port, &mut memory, &mut waited).await?;
                     stats = ended.map(|(stats, _)| stats).unwrap_or_default();
                     self.moments.complete();
-                    let ended = ended.map(|(_, outcome)| (seq, outcome));
-                    ended_ahead = ended.filter(|_| ahead);
+                    unvoted = ended.map(|(_, outcome)| (seq, outcome));
                     if !ahead {
-                        self.votes(ended)?;
+                        self.votes(unvoted.take())?;
                     }
                 }
                 // Whoever gives up before this casts no vote by it.
-                Some(CollectiveNotice::Confirmed) => self.votes(ended_ahead.take())?,
+                Some(CollectiveNotice::Confirmed) => self.votes(unvoted.take())?,
                 Some(CollectiveNotice::Ended(Ok(committed))) => {
                     self.made.is_answered();
                     memory.keep();

@@ -505,6 +505,12 @@ impl CollectiveSpec {
         }
     }
 
+    /// Bytes of the whole buffer in memory, saturating at `u64::MAX`.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.count.saturating_mul(self.element.size() as u64)
+    }
+
     /// Bytes of the whole buffer on its way between ranks: as a rule fewer than in memory if it is quantized. The two
     /// parameters of a frame are not counted, those of a block are.
     #[must_use]

@@ -1,8 +1,9 @@
-//! A number that the master has reserved for the next execution of a collective.
+//! What the master has reserved for the next execution of a collective.
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::Seq;
+use crate::element::CollectiveSpec;
+use crate::id::{Seq, Tag};
 use crate::plan::Algorithm;
 
 /// What the next execution of a tag will be if its participants call the same collective again, on the same ring and
@@ -20,4 +21,12 @@ pub struct Reserved {
     pub seq: Seq,
     /// The algorithm.
     pub algorithm: Algorithm,
+}
+
+/// A collective that was committed, and begins ahead if it is called again before another one starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Repeat {
+    pub(crate) tag: Tag,
+    pub(crate) spec: CollectiveSpec,
+    pub(crate) reserved: Reserved,
 }

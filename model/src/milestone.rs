@@ -113,7 +113,7 @@ pub enum Milestone {
     /// A peer began a collective ahead.
     BegunAhead,
     /// What a peer had begun ahead is what commenced.
-    BegunAheadOfAll,
+    AheadConfirmed,
     /// What a peer had begun ahead was in vain.
     BegunInVain,
 }
@@ -174,7 +174,7 @@ pub const MILESTONES: &[Milestone] = &[
     Milestone::CameBack,
     Milestone::HeardAgain,
     Milestone::BegunAhead,
-    Milestone::BegunAheadOfAll,
+    Milestone::AheadConfirmed,
     Milestone::BegunInVain,
 ];
 
@@ -240,7 +240,7 @@ impl Milestone {
             Self::CameBack => "a master goes on from its journal",
             Self::HeardAgain => "a message is heard again because its record was lost",
             Self::BegunAhead => "a peer begins a collective ahead",
-            Self::BegunAheadOfAll => "what a peer has begun ahead is what commences",
+            Self::AheadConfirmed => "what a peer has begun ahead is what commences",
             Self::BegunInVain => "what a peer has begun ahead is in vain",
             Self::RootGone => "a broadcast does not start because its root has gone",
         }

@@ -263,7 +263,7 @@ fn is_reached(milestone: Milestone) -> Condition {
         CameBack,
         HeardAgain,
         BegunAhead,
-        BegunAheadOfAll,
+        AheadConfirmed,
         BegunInVain
     )
 }

@@ -469,7 +469,7 @@ impl<'a> Run<'a> {
                 ahead.then(|| self.state.reach(Milestone::BegunAhead));
                 self.run_plan(no, (tag, seq), (spec.kind, &lengths, algorithm));
             }
-            PeerOutput::Confirm { .. } => self.state.reach(Milestone::BegunAheadOfAll),
+            PeerOutput::Confirm { .. } => self.state.reach(Milestone::AheadConfirmed),
             PeerOutput::StopPlan { seq } => self.edit(no).plane.stop(seq),
             PeerOutput::MoveState { plan, .. } => {
                 watch::planned(self, &plan);

@@ -145,7 +145,7 @@ impl DataPlane {
         let links = receiving.zip(self.links_out(algorithm.reach()));
         let sending = links.as_ref().map_or(&[][..], |(_, sending)| sending);
         let is_local = Sending::all_local(sending) && !self.pacer.leaves_machine();
-        let bytes = spec.count.saturating_mul(spec.element.size() as u64);
+        let bytes = spec.bytes();
         let pass = self.pacer.begin((seq, address.clone()), bytes, is_local);
         OperationPort {
             seq,

@@ -15,11 +15,12 @@
 //! begun in vain are older than what runs, and are thrown away by whoever has not begun it.
 
 use super::Master;
-use super::record::{Collective, Repeat};
+use super::record::Collective;
 use crate::element::{CollectiveKind, CollectiveSpec};
 use crate::id::{GroupId, Seq, Tag};
 use crate::messages::Reserved;
 use crate::plan::{Algorithm, Pattern};
+use crate::reserved::Repeat;
 
 impl Master {
     /// Reserves the number of the next execution of this collective, which is about to be committed. `None` if it must
@@ -90,7 +91,7 @@ fn bytes_ahead(spec: &CollectiveSpec, algorithm: Algorithm, world: usize) -> Opt
         | CollectiveKind::Broadcast { .. } => spec.op.weight().is_none(),
         CollectiveKind::AllGatherV { .. } | CollectiveKind::Barrier => false,
     };
-    let bytes = spec.count.saturating_mul(spec.element.size() as u64);
+    let bytes = spec.bytes();
     if !is_known || world <= 1 || bytes == 0 {
         return None;
     }

@@ -270,7 +270,7 @@ impl Master {
         else {
             return;
         };
-        let bytes = bytes_of(spec);
+        let bytes = spec.bytes();
         if !awaiting.remove(&peer) {
             self.kick(peer, Misdeed::DuplicateVote, out);
             return;
@@ -316,7 +316,7 @@ impl Master {
         };
         let epoch = record.epoch;
         if let Some(Collective::Running { spec, .. }) = record.collectives.get(&tag) {
-            let (bytes, root) = (bytes_of(spec), spec.kind.root().copied());
+            let (bytes, root) = (spec.bytes(), spec.kind.root().copied());
             let next = self.reserve(group, tag);
             let told = rule!(epoch; VerdictOfAnotherEpoch => self.epoch);
             let verdict = Verdict::Committed { epoch: told, next };
@@ -502,11 +502,6 @@ impl GroupRecord {
         let ready = self.collectives.iter().filter(|(_, one)| voted(one));
         self.ready = ready.map(|(tag, _)| *tag).collect();
     }
-}
-
-/// Size of the buffer of one participant.
-fn bytes_of(spec: &CollectiveSpec) -> u64 {
-    spec.count.saturating_mul(spec.element.size() as u64)
 }
 
 /// The collective to start, if its root takes part, if its shards were laid out for the participants, and if its

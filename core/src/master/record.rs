@@ -14,9 +14,9 @@ use super::tally::{Counted, Tally};
 use super::transfers::FailedTransfers;
 use crate::element::CollectiveSpec;
 use crate::id::{Epoch, GroupId, Identity, PeerId, Round, Seq, Tag};
-use crate::messages::Reserved;
 use crate::name::PeerName;
 use crate::plan::{Algorithm, Costs, Reach};
+use crate::reserved::Repeat;
 use crate::site::SiteName;
 use crate::site::found::FoundSites;
 use crate::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
@@ -253,14 +253,6 @@ pub(super) struct GroupRecord {
     pub(super) whole: BTreeSet<Tag>,
     /// The collective that participants may have begun ahead.
     pub(super) repeat: Option<Repeat>,
-}
-
-/// A collective that was committed, and may begin ahead if it is called again before another one starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(super) struct Repeat {
-    pub(super) tag: Tag,
-    pub(super) spec: CollectiveSpec,
-    pub(super) reserved: Reserved,
 }
 
 /// A link between two members.

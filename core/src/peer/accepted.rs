@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::admission::{Caller, Waiting};
-use super::collectives::{OpenCollective, Repeat};
+use super::collectives::OpenCollective;
 use super::io::{Answer, CallError, PeerInput, PeerOutput, PeerTimer};
 use super::joining::Welcomed;
 use super::optimize::Optimization;
@@ -13,6 +13,7 @@ use super::wiring::Wiring;
 use super::{Out, Step, out_of_place, send};
 use crate::id::Tag;
 use crate::messages::{ToMaster, ToPeer};
+use crate::reserved::Repeat;
 use crate::topology::Topology;
 
 /// A peer that is part of the run.

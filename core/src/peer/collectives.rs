@@ -9,6 +9,7 @@ use crate::id::{Membership, Seq, Tag};
 use crate::lengths::Lengths;
 use crate::messages::{AbortCause, CollectiveRefusal, PlanOutcome, Reserved, ToMaster, Verdict};
 use crate::plan::{Algorithm, Paths};
+use crate::reserved::Repeat;
 use crate::states::CollectiveCommunicationState as State;
 use crate::topology::BrokenLinks;
 
@@ -19,14 +20,6 @@ pub(super) struct OpenCollective {
     /// What its caller asked for.
     pub(super) spec: CollectiveSpec,
     pub(super) at: Collective,
-}
-
-/// What may begin ahead, if it is called next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Repeat {
-    tag: Tag,
-    spec: CollectiveSpec,
-    reserved: Reserved,
 }
 
 /// An execution that has begun ahead.
@@ -316,36 +309,27 @@ impl Accepted {
                 out.push(PeerOutput::StopPlan { seq });
             }
             self.complete(tag, seq, outcome, out);
-        } else if let Some(ahead) = self.running_ahead(seq) {
+        } else if let Some((tag, ahead)) = self.running_ahead(seq) {
             ahead.ended = Some(outcome);
             if outcome == PlanOutcome::Cancelled {
                 out.push(PeerOutput::StopPlan { seq });
             }
-            rule!({}; AheadVotedTooEarly => self.votes_too_early(seq, outcome, out));
+            rule!({}; AheadVotedTooEarly => self.complete(tag, seq, outcome, out));
+            let _ = tag;
         }
     }
 
-    #[cfg(feature = "mutants")]
-    fn votes_too_early(&mut self, seq: Seq, outcome: PlanOutcome, out: &mut Out) {
-        let mut open = self.tags.iter();
-        let is_it = |open: &OpenCollective| {
-            open.at
-                .ahead()
-                .is_some_and(|ahead| ahead.reserved.seq == seq)
-        };
-        if let Some(tag) = open.find_map(|(tag, open)| is_it(open).then_some(*tag)) {
-            self.complete(tag, seq, outcome, out);
-        }
-    }
-
-    /// The execution of this number, if it has begun ahead and has not ended.
-    fn running_ahead(&mut self, seq: Seq) -> Option<&mut Ahead> {
-        self.tags.values_mut().find_map(|open| match &mut open.at {
-            Collective::VoteInitiate { ahead } => ahead
-                .as_mut()
-                .filter(|ahead| ahead.reserved.seq == seq && ahead.ended.is_none()),
-            Collective::Perform { .. } | Collective::VoteComplete { .. } => None,
-        })
+    /// The execution of this number, if it has begun ahead and has not ended, and its tag.
+    fn running_ahead(&mut self, seq: Seq) -> Option<(Tag, &mut Ahead)> {
+        self.tags
+            .iter_mut()
+            .find_map(|(tag, open)| match &mut open.at {
+                Collective::VoteInitiate { ahead } => ahead
+                    .as_mut()
+                    .filter(|ahead| ahead.reserved.seq == seq && ahead.ended.is_none())
+                    .map(|ahead| (*tag, ahead)),
+                Collective::Perform { .. } | Collective::VoteComplete { .. } => None,
+            })
     }
 
     fn complete(&mut self, tag: Tag, seq: Seq, outcome: PlanOutcome, out: &mut Out) {

@@ -57,11 +57,6 @@ impl Paths {
     }
 }
 
-/// Bytes of the whole buffer.
-fn bytes_of(spec: &CollectiveSpec) -> u64 {
-    spec.count.saturating_mul(spec.element.size() as u64)
-}
-
 /// How a buffer reaches all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Pattern {
@@ -313,8 +308,8 @@ impl Algorithm {
         let costs = paths.costs.filter(|_| is_even && !paths.within_machine);
         costs.map_or_else(by_threshold, |costs| {
             let is_moderate = |algorithm: &Self| match algorithm {
-                Self::Direct => spec.ordered || bytes_of(spec) <= KNOWN_DIRECT_BUFFER_MAX,
-                Self::TwoLevelWhole => bytes_of(spec) <= KNOWN_DIRECT_BUFFER_MAX,
+                Self::Direct => spec.ordered || spec.bytes() <= KNOWN_DIRECT_BUFFER_MAX,
+                Self::TwoLevelWhole => spec.bytes() <= KNOWN_DIRECT_BUFFER_MAX,
                 Self::Ring
                 | Self::Chain
                 | Self::Whole(_)
@@ -344,7 +339,7 @@ impl Algorithm {
             true => Self::Whole(Pattern::Circulant),
             false => Self::Whole(Pattern::Mesh),
         };
-        let is_moderate = bytes_of(spec) <= directly_max;
+        let is_moderate = spec.bytes() <= directly_max;
         let directly = match spec.ordered {
             true => is_moderate || !paths.in_order,
             false => is_moderate && !in_rounds,
@@ -352,13 +347,13 @@ impl Algorithm {
         // A broadcast in levels or down a tree sends more from the root than the chain does.
         let is_broadcast = spec.kind.root().is_some();
         let branches = is_moderate && !paths.within_machine;
-        let shard_bytes = bytes_of(spec) / u64::from(world.max(1));
+        let shard_bytes = spec.bytes() / u64::from(world.max(1));
         let ring_of_sites = shard_bytes > SITE_RING_SHARD_MIN
             && !paths.within_machine
             && (paths.even_sites || !(spec.kind.reduces() && spec.kind.gathers()));
-        let sums_everywhere = bytes_of(spec) <= paths.sites_whole_max && !paths.within_machine;
+        let sums_everywhere = spec.bytes() <= paths.sites_whole_max && !paths.within_machine;
         // Whole, it is sent to each rank at another site; in levels, a part of it is, once to each other site.
-        let all_bytes = bytes_of(spec).saturating_mul(world.into());
+        let all_bytes = spec.bytes().saturating_mul(world.into());
         let whole_first = all_bytes <= WHOLE_AMONG_SITES_MAX || paths.within_machine;
         let candidates = [
             whole_first.then_some(whole),
@@ -392,7 +387,7 @@ impl Algorithm {
     /// order of the peers. In a world of two the ring does, because a + b = b + a.
     #[must_use]
     pub fn is_possible(self, spec: &CollectiveSpec, world: u32, paths: Paths) -> bool {
-        let bytes = bytes_of(spec);
+        let bytes = spec.bytes();
         let all = bytes.saturating_mul(u64::from(world));
         let travels_whole = bytes <= WHOLE_BUFFER_MAX && all <= FRAME_PAYLOAD_MAX as u64;
         let is_plain = match spec.quantization {

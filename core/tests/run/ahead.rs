@@ -1,7 +1,7 @@
 //! Collectives that are called again and begin ahead: what everybody ends with is the same as without.
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec, ReduceOp};
-use pccl_core::id::{GroupId, PeerId, Tag};
+use pccl_core::id::{GroupId, Tag};
 use pccl_core::master::MasterConfig;
 use pccl_core::peer::{Answer, Call};
 
@@ -26,6 +26,14 @@ fn having_reduced(seed: u64, peers: usize) -> (Run, Vec<SeatNo>) {
     (run, all)
 }
 
+/// The sum of the contributions of these, and of nobody else.
+fn hold_their_sum(run: &Run, seats: &[SeatNo], seed: u64) {
+    let sum = Holds::Sum(seats.iter().map(|no| run.id(*no)).collect());
+    for no in seats {
+        assert_eq!(run.seats[*no].buffer(Tag(1)), sum, "seed {seed}");
+    }
+}
+
 #[test]
 fn whoever_calls_the_same_again_begins_before_the_others_call() {
     for seed in 1..50 {
@@ -39,10 +47,9 @@ fn whoever_calls_the_same_again_begins_before_the_others_call() {
         run.call(2, reduce(1));
         run.settle();
 
-        let sum = Holds::Sum(all.iter().map(|no| run.id(*no)).collect());
+        hold_their_sum(&run, &all, seed);
         for no in all {
             assert!(is_committed(&mut run, no), "seed {seed}");
-            assert_eq!(run.seats[no].buffer(Tag(1)), sum, "seed {seed}");
         }
     }
 }
@@ -67,10 +74,7 @@ fn a_collective_that_others_run_first_is_not_in_the_way_of_what_was_begun() {
         run.call(2, reduce(1));
         run.settle();
 
-        let sum = Holds::Sum(all.iter().map(|no| run.id(*no)).collect());
-        for no in all {
-            assert_eq!(run.seats[no].buffer(Tag(1)), sum, "seed {seed}");
-        }
+        hold_their_sum(&run, &all, seed);
     }
 }
 
@@ -85,11 +89,9 @@ fn the_death_of_a_peer_that_has_not_called_leaves_the_others_a_collective_of_the
         run.lose(2);
         run.settle();
 
-        let left: Vec<PeerId> = [0, 1].map(|no| run.id(no)).to_vec();
+        hold_their_sum(&run, &[0, 1], seed);
         for no in [0, 1] {
             assert!(is_committed(&mut run, no), "seed {seed}");
-            let sum = Holds::Sum(left.clone());
-            assert_eq!(run.seats[no].buffer(Tag(1)), sum, "seed {seed}");
         }
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn all() -> Vec<Scenario> {
                     M::Committed,
                     M::CommittedWithoutOne,
                     M::BegunAhead,
-                    M::BegunAheadOfAll,
+                    M::AheadConfirmed,
                     M::BegunInVain,
                     M::Aborted,
                     M::Recovered,
@@ -37,7 +37,7 @@ pub(super) fn all() -> Vec<Scenario> {
                 "three peers reduce twice, the second time ahead, and one may die",
                 1,
                 vec![inside(&REDUCE_TWICE); 3],
-                &[M::Committed, M::BegunAheadOfAll, M::BegunInVain, M::Aborted],
+                &[M::Committed, M::AheadConfirmed, M::BegunInVain, M::Aborted],
             ),
         )),
         free_frames(scenario(
@@ -52,7 +52,7 @@ pub(super) fn all() -> Vec<Scenario> {
             "one gives up what it has begun ahead, and calls it once more",
             0,
             vec![inside(&AGAIN_AND_AGAIN), inside(&REDUCE_TWICE)],
-            &[M::Committed, M::BegunAhead, M::BegunAheadOfAll],
+            &[M::Committed, M::BegunAhead, M::AheadConfirmed],
         )),
         free_frames(scenario(
             "ahead-odd-2",
@@ -82,7 +82,7 @@ pub(super) fn all() -> Vec<Scenario> {
                 in_group(1, inside(&REDUCE_TWICE)),
                 in_group(1, inside(&REDUCE_TWICE)),
             ],
-            &[M::Committed, M::BegunAheadOfAll],
+            &[M::Committed, M::AheadConfirmed],
         ),
         only(
             &[Fault::RestartMaster],
