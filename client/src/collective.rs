@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
 use pccl_core::id::{Seq, Tag};
-use pccl_core::messages::PlanOutcome;
-use pccl_core::peer::{Call, Committed};
+use pccl_core::messages::{CollectiveRefusal, PlanOutcome};
+use pccl_core::peer::{Call, CallError, Committed};
 use pccl_core::plan::{Algorithm, Shards};
 use pccl_plane::{Backup, OperationPort, RunFailure, RunStats, UserBuffers, Waits};
 use tokio::sync::mpsc;
@@ -29,8 +29,22 @@ pub(crate) struct Called {
     calls: Calls,
     events: mpsc::UnboundedReceiver<CollectiveNotice>,
     moments: Moments,
-    /// The user's, until this peer has voted on the outcome.
+    /// The user's.
     limit: Option<Duration>,
+    vote: Vote,
+}
+
+/// The vote on the outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Vote {
+    /// Whoever gives up now casts none.
+    NotCast,
+    /// It counts if all call this collective. Until then the call can be asked back.
+    Ahead,
+    /// The call was asked back, and the answer is on its way.
+    AskedBack,
+    /// It cannot be taken back: the verdict counts.
+    Final,
 }
 
 /// What a report says of the way in which a collective was carried out.
@@ -81,6 +95,7 @@ impl Called {
             events,
             moments: Moments::of_call(),
             limit,
+            vote: Vote::NotCast,
         })
     }
 
@@ -101,10 +116,9 @@ impl Called {
         let mut unvoted = None;
         let mut has_run = false;
         loop {
-            let remaining = self.remaining();
-            let event = within(remaining, self.events.recv()).await;
-            match event.ok_or_else(|| self.is_late())? {
-                Some(CollectiveNotice::Run { seq, port, ahead }) => {
+            match self.event().await? {
+                CollectiveNotice::Run { seq, port, ahead } => {
+                    self.begins()?;
                     if std::mem::replace(&mut has_run, true) {
                         memory.put_back();
                     }
@@ -113,31 +127,77 @@ impl Called {
                     let ended = self.run(port, &mut memory, &mut waited).await?;
                     stats = ended.map(|(stats, _)| stats).unwrap_or_default();
                     self.moments.complete();
-                    unvoted = ended.map(|(_, outcome)| (seq, outcome));
-                    if !ahead {
-                        self.votes(unvoted.take())?;
+                    let ended = ended.map(|(_, outcome)| (seq, outcome));
+                    let is_done = matches!(ended, Some((_, PlanOutcome::Done)));
+                    match (ahead, is_done) {
+                        (false, _) => self.votes(Vote::Final, ended)?,
+                        (true, true) => self.votes(Vote::Ahead, ended)?,
+                        // Whoever gives up before all have called casts no vote by it.
+                        (true, false) => unvoted = ended,
                     }
                 }
-                // Whoever gives up before this casts no vote by it.
-                Some(CollectiveNotice::Confirmed) => self.votes(unvoted.take())?,
-                Some(CollectiveNotice::Ended(Ok(committed))) => {
+                CollectiveNotice::Confirmed => self.votes(Vote::Final, unvoted.take())?,
+                CollectiveNotice::Ended(Ok(committed)) => {
                     self.made.is_answered();
                     memory.keep();
                     let report = self.report(committed, run, stats);
                     return Ok(CollectiveReport { waited, ..report });
                 }
-                Some(CollectiveNotice::Ended(Err(error))) => {
+                CollectiveNotice::Ended(Err(error)) => {
                     self.made.is_answered();
-                    return Err(Error::from(error).after(waited));
+                    return Err(self.failure(error, waited));
                 }
-                None => return Err(Error::RuntimeEnded),
             }
         }
     }
 
-    /// Until when this peer's part has to be complete.
+    /// What happens next. If the limit is over, the call is asked back, and the answer is what happens.
+    async fn event(&mut self) -> Result<CollectiveNotice, Error> {
+        loop {
+            let remaining = self.remaining();
+            match (within(remaining, self.events.recv()).await, self.vote) {
+                (Some(event), _) => return event.ok_or(Error::RuntimeEnded),
+                (None, Vote::Ahead) => {
+                    self.vote = Vote::AskedBack;
+                    let call = self.made.call();
+                    self.calls.tell(Command::Withdraw { call })?;
+                }
+                (None, Vote::NotCast | Vote::AskedBack | Vote::Final) => {
+                    return Err(self.is_late());
+                }
+            }
+        }
+    }
+
+    fn failure(&self, error: CallError, waited: Option<Waited>) -> Error {
+        let withdrawn = CallError::CollectiveRefused {
+            tag: self.tag,
+            reason: CollectiveRefusal::Withdrawn,
+        };
+        match self.vote {
+            Vote::AskedBack if error == withdrawn => self.is_late(),
+            Vote::NotCast | Vote::Ahead | Vote::AskedBack | Vote::Final => {
+                Error::from(error).after(waited)
+            }
+        }
+    }
+
+    /// A run begins. What was voted on before, if anything, was in vain.
+    fn begins(&mut self) -> Result<(), Error> {
+        // All have called, but its time is over: it is given up, and fails on all.
+        if self.vote == Vote::AskedBack {
+            return Err(self.is_late());
+        }
+        self.vote = Vote::NotCast;
+        Ok(())
+    }
+
+    /// Until when this peer's part has to be complete, or the call be asked back.
     fn remaining(&self) -> Option<Instant> {
-        self.moments.called.checked_add(self.limit?)
+        match self.vote {
+            Vote::NotCast | Vote::Ahead => self.moments.called.checked_add(self.limit?),
+            Vote::AskedBack | Vote::Final => None,
+        }
     }
 
     fn is_late(&self) -> Error {
@@ -153,10 +213,9 @@ impl Called {
         Command::GiveUp { call }
     }
 
-    /// Casts the vote on the outcome of a run that was not stopped. What is voted for cannot be taken back: from here on
-    /// the verdict counts.
-    fn votes(&mut self, ended: Option<(Seq, PlanOutcome)>) -> Result<(), Error> {
-        self.limit = None;
+    /// Casts the vote on the outcome of a run that was not stopped.
+    fn votes(&mut self, vote: Vote, ended: Option<(Seq, PlanOutcome)>) -> Result<(), Error> {
+        self.vote = vote;
         let Some((seq, outcome)) = ended else {
             return Ok(());
         };

@@ -56,7 +56,8 @@ use crate::topology::TopologyReport;
 ///
 /// If the future of a collective is dropped, the collective is given up, and an in-place buffer is restored. A
 /// collective that has not started is withdrawn, as if this peer had never called it: the other peers keep waiting for
-/// this peer's call. A collective that runs is aborted on all peers, unless it was committed already.
+/// this peer's call. A collective that runs is aborted on all peers, unless this peer has done its part: then it may be
+/// committed. A collective that is repeated may be done here before all have called it.
 ///
 /// Between this peer's last vote and the verdict nobody can tell which of the two it is. If the others have committed
 /// the collective, they go on to their next calls, and the same call made again waits for them until it fails with

@@ -24,8 +24,8 @@ use crate::runtime::Runtime;
 /// result or as the blocking call leaves it after a failure.
 ///
 /// Dropping the handle drops the buffer and gives the collective up. If it has started, it is aborted on every peer,
-/// unless it was committed already. If it has not, this peer's vote to start is withdrawn: the other peers wait until it
-/// makes the same call again, or the master ends the wait.
+/// unless this peer has done its part: then it may be committed. If it has not started, this peer's vote to start is
+/// withdrawn: the other peers wait until it makes the same call again, or the master ends the wait.
 #[must_use = "dropping the handle gives the collective up"]
 pub struct CollectiveHandle<B, R = CollectiveReport> {
     /// `None`: it was delivered.

@@ -194,7 +194,9 @@ impl Reduce {
     /// The call then fails with [`Error::TimeLimit`], and the buffer is unchanged. If the reduce has started, it is
     /// aborted on all other peers ([`Error::Aborted`], [`Cancelled`](crate::AbortCause::Cancelled)); if it has not, the
     /// others wait for this peer to call again. Once all peers have called and this peer's part is complete, it waits for
-    /// the master's verdict without a limit, because it may be committed already.
+    /// the master's verdict without a limit, because it may be committed already. If its part was complete before all had
+    /// called (docs/collectives.md, "Called again"), it asks the master for its vote back when the limit is over, and the
+    /// answer decides.
     ///
     /// Of an item of a list, and of a reduce that is repeated, the limit is that of each attempt.
     ///

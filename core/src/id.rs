@@ -164,7 +164,7 @@ pub struct ProtocolVersion(pub u16);
 
 impl ProtocolVersion {
     /// The version of this crate.
-    pub const CURRENT: Self = Self(15);
+    pub const CURRENT: Self = Self(16);
 }
 
 impl fmt::Display for ProtocolVersion {

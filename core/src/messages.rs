@@ -114,7 +114,8 @@ pub enum ToMaster {
         /// Links that have lost a lane.
         broken: BrokenLinks,
     },
-    /// Vote on the outcome: this peer's plan is over.
+    /// Vote on the outcome: this peer's plan is over. It may come before [`ToPeer::Commence`] if the execution was
+    /// [reserved](Reserved), the peer has voted to start it, and the outcome is [`PlanOutcome::Done`].
     CompleteCollective {
         /// The execution.
         seq: Seq,

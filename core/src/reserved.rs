@@ -9,10 +9,11 @@ use crate::plan::Algorithm;
 /// What the next execution of a tag will be if its participants call the same collective again, on the same ring and
 /// without another collective in between.
 ///
-/// A participant that calls it may begin at once, without waiting for [`Commence`]: it begins *ahead*. What it has computed
-/// counts only if `Commence` comes with this number. It is void, and the buffer has its content before the call again, if
-/// `Commence` comes with another number, for this tag or another one, or if the collective is refused or given up, or if
-/// another ring is established.
+/// A participant that calls it may begin at once, without waiting for [`Commence`]: it begins *ahead*. If it is done before
+/// that comes, it votes on the outcome at once. The result and the vote count only if `Commence` comes with this number. Both
+/// are void, and the buffer has its content before the call again, if `Commence` comes with another number, for this tag or
+/// another one, if the collective is refused, or if another ring is established. What is not done is void, too, if it is
+/// given up.
 ///
 /// [`Commence`]: crate::messages::ToPeer::Commence
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -25,6 +25,8 @@ mod reference;
 #[path = "support/replayable.rs"]
 mod replayable;
 
+#[path = "hostile/ahead.rs"]
+mod ahead;
 #[path = "hostile/kinds.rs"]
 mod kinds;
 #[path = "hostile/late.rs"]
@@ -459,6 +461,9 @@ impl Bystander {
             ToPeer::Verdict { seq, verdict, .. } => {
                 let known = self.verdicts.entry(seq).or_insert(verdict.clone());
                 assert_eq!(*known, verdict, "one verdict about {seq}");
+                if let Verdict::Committed { next, .. } = verdict {
+                    heard.1 = next.map_or(heard.1, |next| next.seq);
+                }
             }
             ToPeer::TopologyEstablished { topology, layout } => {
                 let next = topology.ring.next_of(peer).map(LinkId::to);
@@ -538,7 +543,7 @@ fn tight() -> MasterConfig {
         tags_max: 2,
         entries_max: EntryIndex(2),
         wiring_attempts_max: 2,
-        ..MasterConfig::rings_only()
+        ..ahead::config()
     }
 }
 
@@ -569,7 +574,7 @@ proptest! {
         after in prop::collection::vec(any_move(), 1..10),
     ) {
         let moves = moves.into_iter().chain([Move::Stop]).chain(after).chain([Move::Stop]);
-        run(if is_tight { tight() } else { MasterConfig::rings_only() }, moves.collect());
+        run(if is_tight { tight() } else { ahead::config() }, moves.collect());
     }
 }
 
@@ -580,7 +585,7 @@ fn what_peers_say_reaches_every_corner_of_the_master() {
 
     let runs = (0..1500).map(|_| {
         let moves = script.new_tree(&mut runner).unwrap().current();
-        run(MasterConfig::rings_only(), moves)
+        run(ahead::config(), moves)
     });
     let runs = runs.chain(stories::corners());
     let taken: BTreeSet<_> = runs.flat_map(|bystander| bystander.taken).collect();

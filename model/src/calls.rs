@@ -122,6 +122,10 @@ pub(crate) fn input_of(
             let call = name_of_tag(tag_of(tag));
             return PeerInput::GiveUp { call };
         }
+        Wish::Do(Do::AskBack(tag)) => {
+            let call = name_of_tag(tag_of(tag));
+            return PeerInput::Withdraw { call };
+        }
         Wish::Do(Do::Drop) => {
             let call = seat.user.open_call();
             return PeerInput::GiveUp { call };

@@ -116,6 +116,10 @@ pub enum Milestone {
     AheadConfirmed,
     /// What a peer had begun ahead was in vain.
     BegunInVain,
+    /// A peer voted on the outcome of what it had begun ahead before it commenced.
+    VotedAhead,
+    /// A caller asked for its vote to start back, and got it.
+    AskedBack,
 }
 
 /// All milestones.
@@ -176,6 +180,8 @@ pub const MILESTONES: &[Milestone] = &[
     Milestone::BegunAhead,
     Milestone::AheadConfirmed,
     Milestone::BegunInVain,
+    Milestone::VotedAhead,
+    Milestone::AskedBack,
 ];
 
 impl Milestone {
@@ -242,6 +248,8 @@ impl Milestone {
             Self::BegunAhead => "a peer begins a collective ahead",
             Self::AheadConfirmed => "what a peer has begun ahead is what commences",
             Self::BegunInVain => "what a peer has begun ahead is in vain",
+            Self::VotedAhead => "a peer votes on an outcome before the collective commences",
+            Self::AskedBack => "a caller gets its vote to start back",
             Self::RootGone => "a broadcast does not start because its root has gone",
         }
     }

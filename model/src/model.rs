@@ -264,6 +264,8 @@ fn is_reached(milestone: Milestone) -> Condition {
         HeardAgain,
         BegunAhead,
         AheadConfirmed,
-        BegunInVain
+        BegunInVain,
+        VotedAhead,
+        AskedBack
     )
 }

@@ -178,6 +178,7 @@ impl<'a> Run<'a> {
                 call,
             } if *call == name_of_tag(*tag) => seat.called.push(small(*tag)),
             PeerInput::Call { .. } => {}
+            PeerInput::Withdraw { .. } => self.shock(),
             PeerInput::GiveUp { call } => {
                 seat.called.retain(|tag| name_of_tag(tag_of(*tag)) != *call);
                 seat.plane
@@ -432,7 +433,7 @@ impl<'a> Run<'a> {
             return;
         }
         watch::peer_moved(self, no, was_connected, &heard, &out);
-        watch::ahead_in_vain(self, &heard, &out);
+        watch::ahead(self, no, &heard, &out);
         for output in out {
             self.do_for_peer(no, output);
         }

@@ -54,6 +54,8 @@ pub enum Do {
     StartTwice(u8),
     /// Give a collective up.
     Cancel(u8),
+    /// Ask for the vote to start a collective back, and go on when it is answered.
+    AskBack(u8),
     /// Give the call of the step before up, unless it was answered first.
     Drop,
     /// Compute: the content changes, and its revision grows by one.
@@ -261,7 +263,7 @@ impl User {
                 self.set(tag, Job::Running);
                 self.at += 1;
             }
-            Wish::Do(Do::StartTwice(_)) => self.at += 1,
+            Wish::Do(Do::StartTwice(_) | Do::AskBack(_)) => self.at += 1,
             Wish::Do(Do::Cancel(tag)) => {
                 self.set(tag, Job::Free);
                 self.at += 1;
@@ -361,7 +363,7 @@ impl User {
             Err(
                 CallError::Aborted { .. }
                 | CallError::CollectiveRefused {
-                    reason: CollectiveRefusal::WorldChanged,
+                    reason: CollectiveRefusal::WorldChanged | CollectiveRefusal::Withdrawn,
                     ..
                 },
             ) => self.set(tag, Job::Aborted),
@@ -427,7 +429,7 @@ impl User {
                 self.at += 1;
                 true
             }
-            Some(Do::StartTwice(tag)) if self.job(*tag) != Job::Running => {
+            Some(Do::StartTwice(tag) | Do::AskBack(tag)) if self.job(*tag) != Job::Running => {
                 self.at += 1;
                 true
             }

@@ -268,6 +268,7 @@ fn wish(scenario: &Scenario, state: &RunState, no: SeatNo) -> String {
             Do::StartOdd(tag) => format!("starts tag {tag} with another operation than the rest"),
             Do::StartLonger(tag) => format!("starts tag {tag} with more numbers than the rest"),
             Do::Cancel(tag) => format!("gives tag {tag} up"),
+            Do::AskBack(tag) => format!("asks for its vote to start tag {tag} back"),
             Do::Drop => "gives its call up".to_owned(),
             Do::Update | Do::UpdateIfPending => "calls update_topology".to_owned(),
             Do::Ask => "calls are_peers_pending".to_owned(),

@@ -23,6 +23,10 @@ pub(crate) enum Command {
     GiveUp {
         call: CallId,
     },
+    /// The caller of this collective wants its vote to start back, and waits for the answer.
+    Withdraw {
+        call: CallId,
+    },
     TransfersEnded {
         round: Round,
         ok: bool,

@@ -167,6 +167,7 @@ impl Engine {
             // What was answered meanwhile is over.
             Command::GiveUp { call } if !self.callers.give_up(call) => return,
             Command::GiveUp { call } => PeerInput::GiveUp { call },
+            Command::Withdraw { call } => PeerInput::Withdraw { call },
             Command::TransfersEnded { round, ok, with } => {
                 PeerInput::TransfersEnded { round, ok, with }
             }

@@ -237,31 +237,89 @@ fn what_was_received_in_vain_is_put_back() {
     });
 }
 
-/// Its limit is over when it hears that all have called, a little before, or a little after.
+/// Nobody is far from anybody but the master, so all are done long before it knows that all have called.
+#[test]
+fn peers_that_are_near_each_other_wait_for_one_round_trip_to_the_master() {
+    play(async || {
+        let far = Far::new(3).await;
+
+        let first = time_of(far.all_reduce()).await;
+        let again = time_of(far.all_reduce()).await;
+
+        let two = 2 * ROUND_TRIP;
+        assert!((two..two + GRAIN).contains(&first), "{first:?}");
+        assert!(
+            (ROUND_TRIP..ROUND_TRIP + GRAIN).contains(&again),
+            "{again:?}"
+        );
+    });
+}
+
+/// Its limit is over when its last part comes, or when the master hears the last vote: a little before, or a little after.
 #[test]
 fn a_limit_that_is_over_when_all_have_called_leaves_no_two_outcomes() {
-    let outcomes = play(async || {
+    for peers_are_near in [false, true] {
+        let outcomes = play(async || {
+            let far = Far::new(2).await;
+            match peers_are_near {
+                true => far.away_by(1, 3 * TO_MASTER),
+                false => far.set_apart(far.hosts[0], far.hosts[1], ROUND_TRIP),
+            }
+            let mut outcomes = Vec::new();
+            for limit in 90..110 {
+                far.all_reduce().await;
+                let limit = Duration::from_millis(limit);
+                outcomes.push(one_of_two_is_brief(&far, limit).await);
+            }
+            outcomes
+        });
+        assert!(outcomes.contains(&true) && outcomes.contains(&false));
+    }
+}
+
+/// Two reduce, the first with a limit. Whether both had the sum in the end; otherwise neither had.
+async fn one_of_two_is_brief(far: &Far, limit: Duration) -> bool {
+    let reduced = futures_of(far.peers.iter().enumerate().map(async |(rank, peer)| {
+        let mut buffer = [1.0_f32; 8];
+        let brief = Reduce::sum().timeout(limit);
+        let reduce = if rank == 0 { brief } else { Reduce::sum() };
+        let reduced = timeout(10 * limit, peer.all_reduce_async(&mut buffer, reduce)).await;
+        let is_committed = matches!(reduced, Ok(Ok(_)));
+        assert_eq!(buffer, [if is_committed { 2.0 } else { 1.0 }; 8]);
+        is_committed
+    }));
+    let reduced = reduced.await;
+    assert_eq!(reduced[0], reduced[1], "{limit:?}");
+    // What was given up is withdrawn.
+    sleep(4 * ROUND_TRIP).await;
+    reduced[0]
+}
+
+/// A root has done its part as soon as it has called, and has voted. The others call when they like.
+#[test]
+fn a_root_that_has_voted_ahead_takes_its_call_back_when_its_limit_is_over() {
+    play(async || {
         let far = Far::new(2).await;
-        let mut outcomes = Vec::new();
-        for limit in 90..110 {
-            far.all_reduce().await;
-            let limit = Duration::from_millis(limit);
-            let reduced = futures_of(far.peers.iter().enumerate().map(async |(rank, peer)| {
-                let mut buffer = [1.0_f32; 8];
-                let brief = Reduce::sum().timeout(limit);
-                let reduce = if rank == 0 { brief } else { Reduce::sum() };
-                let reduced = timeout(10 * limit, peer.all_reduce_async(&mut buffer, reduce)).await;
-                let is_committed = matches!(reduced, Ok(Ok(_)));
-                assert_eq!(buffer, [if is_committed { 2.0 } else { 1.0 }; 8]);
-                is_committed
-            }));
-            let reduced = reduced.await;
-            assert_eq!(reduced[0], reduced[1], "{limit:?}");
-            outcomes.push(reduced[0]);
-        }
-        outcomes
+        let root = Broadcast::from(far.peers[0].peer_id());
+        let cast = async |rank: usize, of: Broadcast| {
+            let mut buffer = [rank as f32 + 1.0; 8];
+            let cast = far.peers[rank].broadcast_async(&mut buffer, of).await;
+            (buffer, cast.map(drop))
+        };
+        let limit = Duration::from_secs(1);
+        futures_of((0..2).map(|rank| cast(rank, root))).await;
+
+        let begun = Instant::now();
+        let late = cast(0, root.timeout(limit)).await;
+        let waited = begun.elapsed();
+        let both = futures_of((0..2).map(|rank| cast(rank, root.timeout(limit)))).await;
+
+        let tag = Tag(0);
+        assert_eq!(late, ([1.0; 8], Err(Error::TimeLimit { tag, limit })));
+        let answered = limit + ROUND_TRIP;
+        assert!((answered..answered + GRAIN).contains(&waited), "{waited:?}");
+        assert_eq!(both, [([1.0; 8], Ok(())), ([1.0; 8], Ok(()))]);
     });
-    assert!(outcomes.contains(&true) && outcomes.contains(&false));
 }
 
 /// What encoding loses in a run that was in vain is not lost.

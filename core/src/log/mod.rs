@@ -56,7 +56,7 @@ use siphasher::sip::SipHasher24;
 
 /// Version of the format. It increases when the layout changes, and when the inputs, outputs or configurations of the
 /// machines change.
-pub const FORMAT: u16 = 15;
+pub const FORMAT: u16 = 16;
 
 /// Maximum length of the body of a frame. One input can lead to a plan for each of a thousand peers.
 pub const BODY_MAX: usize = 256 * 1024 * 1024;

@@ -3,24 +3,38 @@
 //! A small collective between machines is mostly waiting for the master: one round trip until all know that all have
 //! called it, and one until all know that it is committed. If the same collective is called again, nothing but its number
 //! is unknown to its participants. So the verdict on one execution names the number of the next one, and a participant
-//! runs it as soon as its own user calls it, while the votes to start are on their way. The vote on the outcome is cast
-//! after [`ToPeer::Commence`](crate::messages::ToPeer::Commence), as always: the ballots are the same.
+//! runs it as soon as its own user calls it, while the votes to start are on their way. If it is done before the execution
+//! commences, it votes on the outcome at once. Such a vote waits here for the last vote to start, and counts if the
+//! execution commences under this number. Any other outcome is voted on after
+//! [`ToPeer::Commence`](crate::messages::ToPeer::Commence): nothing has to be aborted that has not started.
 //!
 //! **Invariant:** an execution commences under a reserved number only if each participant that has stopped what it began
 //! under it votes against it. A participant stops it when another number commences in its group, when the collective is
-//! refused, and when a ring is established: the reservation is forgotten here by then. And it stops it when its user gives
-//! the call up: if its withdrawal comes too late, it votes that it was cancelled.
+//! refused, and when a ring is established: the reservation is forgotten here by then, and with it the votes on the
+//! outcome. And it stops it when its user gives the call up before it is done: if its withdrawal comes too late, it votes
+//! that it was cancelled.
 //!
 //! **Invariant:** the executions of a group commence in the order of their numbers. So frames of an execution that was
 //! begun in vain are older than what runs, and are thrown away by whoever has not begun it.
 
-use super::Master;
+use alloc::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
 use super::record::Collective;
+use super::{Master, Out};
 use crate::element::{CollectiveKind, CollectiveSpec};
-use crate::id::{GroupId, Seq, Tag};
-use crate::messages::Reserved;
+use crate::id::{GroupId, PeerId, Seq, Tag};
+use crate::messages::{Misdeed, PlanOutcome, Reserved};
 use crate::plan::{Algorithm, Pattern};
 use crate::reserved::Repeat;
+
+/// A reservation, and the participants that have run it and have voted that their plan is done.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct Begun {
+    repeat: Repeat,
+    done: BTreeSet<PeerId>,
+}
 
 impl Master {
     /// Reserves the number of the next execution of this collective, which is about to be committed. `None` if it must
@@ -42,35 +56,70 @@ impl Master {
         }
         let seq = self.fresh_number();
         let reserved = Reserved { seq, algorithm };
-        self.group_mut(group)?.repeat = Some(Repeat {
+        let repeat = Repeat {
             tag,
             spec,
             reserved,
-        });
+        };
+        let done = BTreeSet::new();
+        self.group_mut(group)?.begun = Some(Begun { repeat, done });
         Some(reserved)
     }
 
-    /// The number under which a collective commences: the reserved one if this is what it was reserved for.
+    /// Notes the vote of a peer whose plan was done before the execution commences.
+    pub(super) fn vote_ahead(
+        &mut self,
+        (group, peer): (GroupId, PeerId),
+        seq: Seq,
+        outcome: PlanOutcome,
+        out: &mut Out,
+    ) {
+        let Some(record) = self.group_mut(group) else {
+            return;
+        };
+        let begun = record.begun.as_mut();
+        // No longer reserved: it was decided, or is void, while this vote was on its way.
+        let Some(begun) = begun.filter(|begun| begun.repeat.reserved.seq == seq) else {
+            return;
+        };
+        let has_called = match record.collectives.get(&begun.repeat.tag) {
+            Some(Collective::Initiating(votes)) => votes.get(&peer) == Some(&begun.repeat.spec),
+            Some(Collective::Running { .. }) | None => false,
+        };
+        if !has_called || outcome != PlanOutcome::Done {
+            self.kick(peer, Misdeed::UnknownRound, out);
+        } else if !rule!(begun.done.insert(peer); VoteAheadIgnored => true) {
+            self.kick(peer, Misdeed::DuplicateVote, out);
+        }
+    }
+
+    /// The number under which a collective commences, and the peers that have voted that they are done with it. The
+    /// number is the reserved one if this is what it was reserved for.
     pub(super) fn number_of(
         &mut self,
         group: GroupId,
         tag: Tag,
         spec: &CollectiveSpec,
         algorithm: Algorithm,
-    ) -> Seq {
-        let repeat = self.group_mut(group).map(|record| &mut record.repeat);
-        let repeat = repeat.and_then(|repeat| {
+    ) -> (Seq, BTreeSet<PeerId>) {
+        let begun = self.group_mut(group).map(|record| &mut record.begun);
+        let begun = begun.and_then(|begun| {
             rule!(
-                repeat.take();
-                ReservationOutlivesAnother => repeat.take_if(|repeat| repeat.tag == tag)
+                begun.take();
+                ReservationOutlivesAnother => begun.take_if(|begun| begun.repeat.tag == tag)
             )
         });
-        let is_it = |repeat: &Repeat| {
-            repeat.tag == tag && repeat.spec == *spec && repeat.reserved.algorithm == algorithm
+        let Some(Begun { repeat, done }) = begun else {
+            return (self.fresh_number(), BTreeSet::new());
         };
-        match repeat.filter(is_it) {
-            Some(repeat) => repeat.reserved.seq,
-            None => self.fresh_number(),
+        let Repeat { reserved, .. } = repeat;
+        let is_it = repeat.tag == tag && repeat.spec == *spec && reserved.algorithm == algorithm;
+        match is_it {
+            true => (reserved.seq, done),
+            false => {
+                let done = rule!(BTreeSet::new(); VoteAheadCountsForAnother => done);
+                (self.fresh_number(), done)
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Collectives: starting, committing, aborting.
 //!
 //! Per tag, the members vote to start, with a specification. When all have voted for the same, the collective gets
-//! its number and runs. It is decided once: committed when the last participant's vote on the outcome arrives, or
+//! its number and runs. It is decided once: committed when the last participant's vote on the outcome is here, or
 //! aborted as soon as a participant reports a failure or is lost before its vote. A vote stands if the peer that cast
 //! it dies: its plan was done, so the others can complete. The verdict is the same for every participant.
 //!
@@ -10,7 +10,7 @@
 //! the limit. It sends all lengths to all participants. In the same way it adds up
 //! the weights of a weighted average, and refuses it if their sum is zero.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::record::{Collective, GroupRecord, Stake};
@@ -91,8 +91,8 @@ impl Master {
             group.collectives.remove(&tag);
         }
         group.ready.remove(&tag);
-        // What it has begun ahead, it has stopped.
-        rule!(group.repeat = None; ReservationOutlivesRefusal => {});
+        // What it has begun ahead is stopped, at the latest when it hears of this.
+        rule!(group.begun = None; ReservationOutlivesRefusal => {});
         let reason = CollectiveRefusal::Withdrawn;
         send(out, peer, ToPeer::CollectiveRefused { tag, reason });
         self.end_tag(peer, tag, CollectiveEvent::Refused, out);
@@ -154,21 +154,29 @@ impl Master {
         };
         let world = u32::try_from(record.ring.world_size()).unwrap_or(u32::MAX);
         let algorithm = Algorithm::of(&spec, world, paths);
-        let seq = self.number_of(group, tag, &spec, algorithm);
+        let (seq, done) = self.number_of(group, tag, &spec, algorithm);
         let Some(record) = self.group_mut(group) else {
             return;
         };
         let contributors = record.ring.0.clone();
+        let awaiting: BTreeSet<PeerId> = contributors.iter().copied().collect();
+        let awaiting = &awaiting - &done;
+        if awaiting.is_empty() {
+            record.whole.insert(tag);
+        }
         let running = Collective::Running {
             seq,
             spec,
             algorithm,
-            awaiting: contributors.iter().copied().collect(),
+            awaiting,
         };
         record.collectives.insert(tag, running);
         record.running.insert(seq, tag);
         for peer in contributors {
             self.step_tag(peer, tag, CollectiveEvent::Commenced);
+            if done.contains(&peer) {
+                self.step_tag(peer, tag, CollectiveEvent::Completed);
+            }
             let commence = ToPeer::Commence {
                 tag,
                 seq,
@@ -231,7 +239,7 @@ impl Master {
         record.collectives.remove(&tag);
         record.ready.remove(&tag);
         // What they have begun ahead, they stop.
-        rule!(record.repeat = None; ReservationOutlivesRefusal => {});
+        rule!(record.begun = None; ReservationOutlivesRefusal => {});
         for peer in voters {
             let reason = reason.clone();
             send(out, peer, ToPeer::CollectiveRefused { tag, reason });
@@ -257,13 +265,16 @@ impl Master {
         let Some(group) = self.group_mut(id) else {
             return;
         };
-        group.note_broken(peer, broken);
+        // A peer that has begun ahead may not have heard of the ring on which that is void.
+        if rule!(seq >= group.since; BreakVotedAheadOutlivesRing => true) {
+            group.note_broken(peer, broken);
+        }
         let tag = rule!(
             group.running.get(&seq).copied();
             VoteOfAnotherSeq => group.running.range(seq..).next().map(|(_, tag)| *tag)
         );
-        // Not running: it was decided while this vote was on its way.
         let Some(tag) = tag else {
+            self.vote_ahead((id, peer), seq, outcome, out);
             return;
         };
         let Some(Collective::Running { awaiting, spec, .. }) = group.collectives.get_mut(&tag)

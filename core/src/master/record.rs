@@ -6,6 +6,7 @@ use core::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::ahead::Begun;
 use super::conflicts::Conflicts;
 use super::manifest::{Offer, Offers};
 use super::newcomers::STRIKES_MAX;
@@ -16,7 +17,6 @@ use crate::element::CollectiveSpec;
 use crate::id::{Epoch, GroupId, Identity, PeerId, Round, Seq, Tag};
 use crate::name::PeerName;
 use crate::plan::{Algorithm, Costs, Reach};
-use crate::reserved::Repeat;
 use crate::site::SiteName;
 use crate::site::found::FoundSites;
 use crate::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState};
@@ -226,6 +226,8 @@ pub(super) struct GroupRecord {
     /// The links between its members, sender first: those of the ring, and of the mesh if it has one.
     pub(super) links: BTreeMap<(PeerId, PeerId), StandingLink>,
     pub(super) epoch: Epoch,
+    /// The lowest number that an execution on this ring can have.
+    pub(super) since: Seq,
     /// The known costs of the paths between its members when the ring was established.
     pub(super) costs: Option<Costs>,
     /// The links that lost a lane.
@@ -252,7 +254,7 @@ pub(super) struct GroupRecord {
     /// The collectives on whose outcome all participants have voted.
     pub(super) whole: BTreeSet<Tag>,
     /// The collective that participants may have begun ahead.
-    pub(super) repeat: Option<Repeat>,
+    pub(super) begun: Option<Begun>,
 }
 
 /// A link between two members.

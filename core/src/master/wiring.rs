@@ -493,6 +493,7 @@ impl Master {
             self.attempts.remove(&id);
             self.dirty.insert(id);
             let costs = self.costs_of(&plan.ring, &plan.found);
+            let since = self.next_seq;
             let group = self.groups.entry(id).or_default();
             let is_kept = |link: &(PeerId, PeerId)| {
                 let built = |links: &BTreeMap<_, StandingLink>| links.get(link).map(|l| l.built);
@@ -512,7 +513,8 @@ impl Master {
             group.links = plan.links;
             group.found = plan.found;
             // All members have dropped what they began ahead on the ring before.
-            rule!(group.repeat = None; ReservationOutlivesRing => {});
+            rule!(group.begun = None; ReservationOutlivesRing => {});
+            group.since = since;
         }
     }
 

@@ -571,8 +571,18 @@ mutants! {
     ReservationOutlivesAnother = "reservation-outlives-another",
     /// What was begun ahead counts whatever number commences: nobody else runs it.
     AheadCountsForAnother = "ahead-counts-for-another",
-    /// The outcome of what was begun ahead is voted on at once: the master does not know it yet, and forgets the vote.
-    AheadVotedTooEarly = "ahead-voted-too-early",
+    /// A failure of what was begun ahead is voted on at once: the master knows of nothing that could be aborted.
+    FailureAheadVotedAtOnce = "failure-ahead-voted-at-once",
+    /// Who has voted ahead votes again when the execution commences: it is evicted.
+    VoteAheadCastTwice = "vote-ahead-cast-twice",
+    /// Who gives up a call after it voted ahead votes that it was cancelled, if it commences all the same.
+    VoteAheadForgotten = "vote-ahead-forgotten",
+    /// The master does not note a vote that comes before its execution commences: all wait for it.
+    VoteAheadIgnored = "vote-ahead-ignored",
+    /// A vote that was cast ahead counts for whatever commences: this peer may not have its result.
+    VoteAheadCountsForAnother = "vote-ahead-counts-for-another",
+    /// A vote that was cast ahead on an older ring names breaks of the present one, which is built anew for nothing.
+    BreakVotedAheadOutlivesRing = "break-voted-ahead-outlives-ring",
     /// What was begun ahead runs on when the call is refused: it writes to memory that is its user's again.
     AheadOutlivesRefusal = "ahead-outlives-refusal",
 

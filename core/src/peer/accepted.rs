@@ -87,6 +87,7 @@ impl Accepted {
             PeerInput::Message(message) => return self.message(message, out),
             PeerInput::Call { call, what } => self.called(call, what, out),
             PeerInput::GiveUp { call } => self.given_up(call, out),
+            PeerInput::Withdraw { call } => self.withdraw(call, out),
             PeerInput::Leave => return Err(CallError::Left),
             PeerInput::MasterDisconnected => return Err(CallError::MasterLost),
             PeerInput::MasterMisbehaved => return Err(CallError::MasterMisbehaved),

@@ -5,7 +5,7 @@ use super::admission::Caller;
 use super::io::{Answer, CallError, Committed, PeerOutput};
 use super::{Out, Step, send};
 use crate::element::CollectiveSpec;
-use crate::id::{Membership, Seq, Tag};
+use crate::id::{CallId, Membership, Seq, Tag};
 use crate::lengths::Lengths;
 use crate::messages::{AbortCause, CollectiveRefusal, PlanOutcome, Reserved, ToMaster, Verdict};
 use crate::plan::{Algorithm, Paths};
@@ -26,7 +26,7 @@ pub(super) struct OpenCollective {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Ahead {
     reserved: Reserved,
-    /// `None` while it runs.
+    /// `None` while it runs. The vote is cast if it is done; any other outcome is voted on when the execution commences.
     ended: Option<PlanOutcome>,
 }
 
@@ -94,6 +94,10 @@ impl Collective {
 }
 
 impl Ahead {
+    fn is_voted(&self) -> bool {
+        self.ended == Some(PlanOutcome::Done)
+    }
+
     /// The execution, if it was not stopped when it ended.
     fn not_stopped(self) -> Option<Seq> {
         let seq = self.reserved.seq;
@@ -187,7 +191,12 @@ impl Accepted {
     pub(super) fn cancel(&mut self, tag: Tag, out: &mut Out) {
         match self.tags.get_mut(&tag).map(|open| &mut open.at) {
             Some(Collective::VoteInitiate { ahead }) => {
-                let void = ahead.take().and_then(Ahead::not_stopped);
+                // A vote on the outcome stands: if the withdrawal comes too late, it counts.
+                let unvoted = rule!(
+                    ahead.take_if(|ahead| !ahead.is_voted());
+                    VoteAheadForgotten => ahead.take()
+                );
+                let void = unvoted.and_then(Ahead::not_stopped);
                 out.extend(void.map(|seq| PeerOutput::StopPlan { seq }));
                 send(out, ToMaster::Withdraw { tag });
             }
@@ -198,6 +207,15 @@ impl Accepted {
             }
             Some(Collective::VoteComplete { .. }) | None => {}
         }
+    }
+
+    /// The caller wants its vote to start back, and waits for the answer.
+    pub(super) fn withdraw(&mut self, call: CallId, out: &mut Out) {
+        let is_meant =
+            |open: &OpenCollective| open.caller.call() == Some(call) && open.at.waits_to_start();
+        let mut meant = self.tags.iter().filter(|(_, open)| is_meant(open));
+        let tag = meant.next().map(|(tag, _)| *tag);
+        out.extend(tag.map(|tag| PeerOutput::Send(ToMaster::Withdraw { tag })));
     }
 
     pub(super) fn commence(
@@ -223,11 +241,23 @@ impl Accepted {
             return Err(CallError::MasterMisbehaved);
         };
         let (call, ahead) = (caller.call(), *ahead);
+        if ahead.is_some_and(|ahead| ahead.reserved.algorithm != algorithm) {
+            return Err(CallError::MasterMisbehaved);
+        }
         let known = self.of_lengths(spec, &lengths);
         let known = known.and_then(|spec| spec.of_weights(total_weight));
         let Some(spec) = known.filter(|spec| self.can_take(spec, algorithm)) else {
             return Err(CallError::MasterMisbehaved);
         };
+        let is_voted = ahead.is_some_and(|ahead| ahead.is_voted());
+        if rule!(is_voted; VoteAheadCastTwice => false) {
+            let outcome = PlanOutcome::Done;
+            if let Some(open) = self.tags.get_mut(&tag) {
+                open.at = Collective::VoteComplete { seq, outcome };
+            }
+            out.extend(call.map(|call| PeerOutput::Confirm { call, seq }));
+            return Ok(());
+        }
         let caller = rule!(call; CancelForgottenAtStart => Some(call.unwrap_or_default()));
         let Some(call) = caller else {
             // The neighbours may have begun: their frames would wait here for a plan that never runs.
@@ -238,10 +268,7 @@ impl Accepted {
         if let Some(open) = self.tags.get_mut(&tag) {
             open.at = Collective::Perform { seq };
         }
-        if let Some(Ahead { reserved, ended }) = ahead {
-            if reserved.algorithm != algorithm {
-                return Err(CallError::MasterMisbehaved);
-            }
+        if let Some(Ahead { ended, .. }) = ahead {
             out.push(PeerOutput::Confirm { call, seq });
             if let Some(outcome) = ended {
                 self.complete(tag, seq, outcome, out);
@@ -309,41 +336,41 @@ impl Accepted {
                 out.push(PeerOutput::StopPlan { seq });
             }
             self.complete(tag, seq, outcome, out);
-        } else if let Some((tag, ahead)) = self.running_ahead(seq) {
+        } else if let Some(ahead) = self.running_ahead(seq) {
             ahead.ended = Some(outcome);
             if outcome == PlanOutcome::Cancelled {
                 out.push(PeerOutput::StopPlan { seq });
             }
-            rule!({}; AheadVotedTooEarly => self.complete(tag, seq, outcome, out));
-            let _ = tag;
+            if rule!(ahead.is_voted(); FailureAheadVotedAtOnce => true) {
+                self.vote(seq, outcome, out);
+            }
         }
     }
 
-    /// The execution of this number, if it has begun ahead and has not ended, and its tag.
-    fn running_ahead(&mut self, seq: Seq) -> Option<(Tag, &mut Ahead)> {
-        self.tags
-            .iter_mut()
-            .find_map(|(tag, open)| match &mut open.at {
-                Collective::VoteInitiate { ahead } => ahead
-                    .as_mut()
-                    .filter(|ahead| ahead.reserved.seq == seq && ahead.ended.is_none())
-                    .map(|ahead| (*tag, ahead)),
-                Collective::Perform { .. } | Collective::VoteComplete { .. } => None,
-            })
+    /// The execution of this number, if it has begun ahead and has not ended.
+    fn running_ahead(&mut self, seq: Seq) -> Option<&mut Ahead> {
+        self.tags.values_mut().find_map(|open| match &mut open.at {
+            Collective::VoteInitiate { ahead } => ahead
+                .as_mut()
+                .filter(|ahead| ahead.reserved.seq == seq && ahead.ended.is_none()),
+            Collective::Perform { .. } | Collective::VoteComplete { .. } => None,
+        })
     }
 
     fn complete(&mut self, tag: Tag, seq: Seq, outcome: PlanOutcome, out: &mut Out) {
         if let Some(open) = self.tags.get_mut(&tag) {
             open.at = Collective::VoteComplete { seq, outcome };
         }
-        send(
-            out,
-            ToMaster::CompleteCollective {
-                seq,
-                outcome,
-                broken: self.wiring.broken(),
-            },
-        );
+        self.vote(seq, outcome, out);
+    }
+
+    fn vote(&self, seq: Seq, outcome: PlanOutcome, out: &mut Out) {
+        let vote = ToMaster::CompleteCollective {
+            seq,
+            outcome,
+            broken: self.wiring.broken(),
+        };
+        send(out, vote);
     }
 
     pub(super) fn refused(&mut self, tag: Tag, reason: CollectiveRefusal, out: &mut Out) -> Step {

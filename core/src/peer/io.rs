@@ -31,9 +31,16 @@ pub enum PeerInput {
         what: Call,
     },
     /// The caller has given up this call, so it gets no answer. If it is a collective, the collective is given up,
-    /// and fails on all peers unless it was committed. Any other vote remains cast. If the call was answered
-    /// meanwhile, nothing happens.
+    /// and fails on all peers unless this peer has voted that it is done. Any other vote remains cast. If the call was
+    /// answered meanwhile, nothing happens.
     GiveUp {
+        /// The call.
+        call: CallId,
+    },
+    /// The caller of a collective wants its vote to start back, and waits for the answer:
+    /// [`CollectiveRefusal::Withdrawn`], unless all had called it before the master heard of this. Then the collective goes
+    /// on. Nothing happens if this peer has not voted to start it, or knows that it has commenced.
+    Withdraw {
         /// The call.
         call: CallId,
     },
@@ -207,8 +214,8 @@ pub enum PeerOutput {
     },
     /// Discard the frames of this execution, both those that are here and those that arrive later. If this peer's
     /// plan still runs, stop it and restore the buffer; no report is needed. Ordered for each execution that has begun
-    /// here, even if this peer never ran it because its user had given it up. If it was given up before it commenced,
-    /// and commences all the same, it is ordered twice.
+    /// here, even if this peer never ran it because its user had given it up. If it was given up before it was done and
+    /// before it commenced, and commences all the same, it is ordered twice.
     StopPlan {
         /// The execution.
         seq: Seq,

@@ -53,6 +53,7 @@ impl Peer {
             PeerInput::MasterDisconnected => Err(CallError::MasterLost),
             PeerInput::MasterMisbehaved => Err(CallError::MasterMisbehaved),
             PeerInput::GiveUp { .. }
+            | PeerInput::Withdraw { .. }
             | PeerInput::LinkUp { .. }
             | PeerInput::Moved
             | PeerInput::LinkFailed { .. }
@@ -112,6 +113,7 @@ impl Peer {
             }
             PeerInput::MasterMisbehaved => Err(CallError::MasterMisbehaved),
             PeerInput::TimerFired(PeerTimer::HeartbeatDue)
+            | PeerInput::Withdraw { .. }
             | PeerInput::LinkUp { .. }
             | PeerInput::Moved
             | PeerInput::LinkFailed { .. }
@@ -225,6 +227,7 @@ impl Registered {
             PeerInput::LinkBroke { link, built } => self.wiring.broke(link, built),
             PeerInput::AskWhoIsAwaited => send(out, ToMaster::WhoIsAwaited),
             PeerInput::Moved
+            | PeerInput::Withdraw { .. }
             | PeerInput::PlanEnded { .. }
             | PeerInput::TransfersEnded { .. }
             | PeerInput::Measured { .. }

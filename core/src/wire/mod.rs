@@ -329,18 +329,21 @@
 //! ```text
 //! A → M      InitiateCollective{tag, spec, epoch, broken}   the same spec as before, no other collective being open at A
 //! A → B      frames of next.seq                         at once
+//! A → M      CompleteCollective{next.seq, Done, broken}  as soon as it is done; any other outcome after Commence
 //! M → group  Commence{tag, seq, algorithm, ...}         when all have voted. If seq is next.seq, A goes on, and whoever has
 //!                                    not begun does so; otherwise A drops what it has begun, and begins anew
 //! ```
 //!
-//! A peer also drops what it has begun when another collective commences, when `CollectiveRefused` or
-//! `TopologyEstablished` comes, and when it withdraws. It votes on the outcome only after `Commence`.
+//! A peer also drops what it has begun when another collective commences, and when `CollectiveRefused` or
+//! `TopologyEstablished` comes. In these cases its vote on the outcome is void, if it has cast one. What is not done it drops
+//! when it withdraws.
 //!
-//! **A withdrawal.** A peer may withdraw a vote to start. If it withdraws too late, it votes on the outcome.
+//! **A withdrawal.** A peer may withdraw a vote to start. If it withdraws too late, it votes that it gave up, unless it has
+//! voted before `Commence` that it is done: that vote counts.
 //!
 //! ```text
 //! P → M      InitiateCollective{tag, spec, epoch, broken}
-//! P → M      Withdraw{tag}                              once
+//! P → M      Withdraw{tag}                              again without effect
 //! M → P      CollectiveRefused{tag, Withdrawn}          or Commence, if all had voted:
 //! P → M      CompleteCollective{seq, Cancelled, broken}
 //! ```

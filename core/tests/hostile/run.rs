@@ -46,7 +46,11 @@ pub(super) struct Run {
 impl Run {
     /// Peers 1 to `size` are accepted, on a ring in this order, and have reduced once.
     pub(super) fn of(size: u64) -> Self {
-        let bystander = Bystander::new(MasterConfig::rings_only());
+        Self::on(Bystander::new(MasterConfig::rings_only()), size)
+    }
+
+    /// Likewise, under a master that is told so.
+    pub(super) fn on(bystander: Bystander, size: u64) -> Self {
         let mut run = Self { bystander };
         run.bystander.join(0, false);
         for _ in 1..size {

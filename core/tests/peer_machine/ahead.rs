@@ -73,19 +73,113 @@ fn the_same_call_is_voted_for_and_begins_at_once() {
     assert!(desk.peer.view().is_idle());
 }
 
-/// Who votes on an outcome before all have voted to start would vote on what may never be.
+fn withdrawal() -> PeerOutput {
+    PeerOutput::Send(ToMaster::Withdraw { tag: Tag(1) })
+}
+
+/// The same peer, which has the result before the collective commences.
+fn done_ahead() -> Desk {
+    let mut desk = ahead();
+    let out = desk.gets(plan_ended(NEXT, PlanOutcome::Done));
+    let vote = completion(NEXT, PlanOutcome::Done, BrokenLinks::NONE);
+    assert_eq!(out, [vote]);
+    desk
+}
+
 #[test]
-fn what_ends_before_it_commences_is_voted_on_when_it_does() {
-    for outcome in [PlanOutcome::Done, PlanOutcome::LaneLost] {
-        let mut desk = ahead();
+fn whoever_is_done_votes_before_it_commences_and_not_again() {
+    let mut desk = done_ahead();
 
-        let ended = desk.gets(plan_ended(NEXT, outcome));
-        let commenced = desk.hears(commence(1, NEXT));
+    let commenced = desk.hears(commence(1, NEXT));
+    let told = desk.hears(verdict(1, NEXT, committed(1)));
 
-        assert!(ended.is_empty(), "{outcome:?}");
-        let vote = completion(NEXT, outcome, BrokenLinks::NONE);
-        assert_eq!(commenced, [confirm(), vote]);
-    }
+    assert_eq!(commenced, [confirm()]);
+    assert_eq!(told[0], stop(NEXT));
+    assert!(desk.peer.view().is_idle());
+}
+
+/// There is nothing to abort before it commences.
+#[test]
+fn a_failure_ahead_is_voted_on_when_it_commences() {
+    let mut desk = ahead();
+
+    let ended = desk.gets(plan_ended(NEXT, PlanOutcome::LaneLost));
+    let commenced = desk.hears(commence(1, NEXT));
+
+    assert!(ended.is_empty());
+    let vote = completion(NEXT, PlanOutcome::LaneLost, BrokenLinks::NONE);
+    assert_eq!(commenced, [confirm(), vote]);
+}
+
+/// It has the whole result, so the others may have theirs.
+#[test]
+fn a_vote_ahead_counts_if_the_call_is_given_up_too_late() {
+    let mut desk = done_ahead();
+
+    let given_up = desk.gives_up(&initiate(1));
+    let commenced = desk.hears(commence(1, NEXT));
+    let told = desk.hears(verdict(1, NEXT, committed(1)));
+
+    assert_eq!(given_up, [withdrawal()]);
+    assert!(commenced.is_empty(), "{commenced:?}");
+    assert_eq!(told, [stop(NEXT)], "and nobody waits for the answer");
+}
+
+#[test]
+fn a_vote_ahead_is_void_with_the_call_if_it_is_given_up_in_time() {
+    let mut desk = done_ahead();
+
+    desk.gives_up(&initiate(1));
+    let (tag, reason) = (Tag(1), CollectiveRefusal::Withdrawn);
+    let told = desk.hears(ToPeer::CollectiveRefused { tag, reason });
+
+    assert_eq!(told, [stop(NEXT)]);
+    assert!(desk.peer.view().is_idle());
+}
+
+#[test]
+fn a_caller_that_asks_for_its_vote_back_is_told_what_came_of_it() {
+    let call = name_of_tag(Tag(1));
+    let (tag, reason) = (Tag(1), CollectiveRefusal::Withdrawn);
+    let mut in_time = done_ahead();
+    let mut too_late = done_ahead();
+
+    let asked = in_time.gets(PeerInput::Withdraw { call });
+    let refused = in_time.hears(ToPeer::CollectiveRefused {
+        tag,
+        reason: reason.clone(),
+    });
+    too_late.gets(PeerInput::Withdraw { call });
+    let commenced = too_late.hears(commence(1, NEXT));
+    let told = too_late.hears(verdict(1, NEXT, committed(1)));
+
+    assert_eq!(asked, [withdrawal()]);
+    let result = Err(CallError::CollectiveRefused { tag, reason });
+    let answer = Answer::CollectiveEnded { tag, result };
+    assert_eq!(refused, [stop(NEXT), PeerOutput::Answer { call, answer }]);
+    assert_eq!(commenced, [confirm()]);
+    let is_committed = |output: &PeerOutput| match output {
+        PeerOutput::Answer { answer, .. } => {
+            matches!(answer, Answer::CollectiveEnded { result: Ok(_), .. })
+        }
+        _ => false,
+    };
+    assert!(told.iter().any(is_committed), "{told:?}");
+}
+
+#[test]
+fn a_vote_to_start_is_asked_back_only_while_it_waits() {
+    let call = name_of_tag(Tag(1));
+    let mut idle = may_repeat();
+    let mut running = done_ahead();
+    running.hears(commence(1, NEXT));
+    let mut void = done_ahead();
+    void.hears(established(1, &[1, 2, 3], &FIRST_LINKS));
+
+    assert!(idle.gets(PeerInput::Withdraw { call }).is_empty());
+    assert!(running.gets(PeerInput::Withdraw { call }).is_empty());
+    let asked = void.gets(PeerInput::Withdraw { call });
+    assert_eq!(asked, [withdrawal()], "it waits to start on the new ring");
 }
 
 #[test]

@@ -28,6 +28,8 @@ enum Move {
     Call(Call),
     /// The call that was made so many before the last.
     GiveUp(u8),
+    /// Likewise, but the caller waits for what comes of it.
+    Withdraw(u8),
     /// A call that is given up at once and made again.
     CallTwice(Call),
     Wild(PeerInput),
@@ -38,11 +40,22 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     let any_move = prop_oneof![
         12 => call().prop_map(Move::Call),
         6 => (0..4_u8).prop_map(Move::GiveUp),
+        3 => (0..2_u8).prop_map(Move::Withdraw),
         4 => call().prop_map(Move::CallTwice),
         1 => wild().prop_map(Move::Wild),
-        48 => any::<u8>().prop_map(Move::Fitting),
+        56 => any::<u8>().prop_map(Move::Fitting),
     ];
-    prop::collection::vec(any_move, 1..120)
+    let moves = prop::collection::vec(any_move, 1..120);
+    (any::<bool>(), moves).prop_map(|(is_admitted, moves)| match is_admitted {
+        true => [admission(), moves].concat(),
+        false => moves,
+    })
+}
+
+/// The shortest way into a run: connect, be welcomed, open two links, be told the ring.
+fn admission() -> Vec<Move> {
+    let fitting = [1, 1, 1, 1, 9].map(Move::Fitting);
+    [vec![Move::Call(Call::Connect)], fitting.to_vec()].concat()
 }
 
 /// Plays the moves; returns what the walk came by.
@@ -92,6 +105,10 @@ fn play(moves: Vec<Move>) -> BTreeSet<Landmark> {
             Move::GiveUp(before) => {
                 let call = CallId(calls.saturating_sub(u64::from(before)));
                 vec![PeerInput::GiveUp { call }]
+            }
+            Move::Withdraw(before) => {
+                let call = CallId(calls.saturating_sub(u64::from(before)));
+                vec![PeerInput::Withdraw { call }]
             }
             Move::Wild(input) => vec![input],
             Move::Fitting(choice) => match sane.again(&peer, choice) {
@@ -158,6 +175,9 @@ fn the_random_walks_do_come_by_everything_that_a_peer_can_meet() {
         Landmark::BegunAhead,
         Landmark::Confirmed,
         Landmark::BegunInVain,
+        Landmark::VotedAhead,
+        Landmark::AskedBack,
+        Landmark::AskedBackTooLate,
     ];
     let all = calls.map(Landmark::RingIn).into_iter().chain(landmarks);
     let rare: Vec<_> = all

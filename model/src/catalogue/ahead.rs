@@ -1,7 +1,8 @@
 //! Collectives that are called again, and begin before all have called them.
 
 use super::programs::{
-    AGAIN_12, AGAIN_21, AGAIN_AND_AGAIN, AGAIN_ODD, REDUCE, REDUCE_TWICE, UPDATE_BETWEEN,
+    AGAIN_12, AGAIN_21, AGAIN_AND_AGAIN, AGAIN_ASKED_BACK, AGAIN_ODD, REDUCE, REDUCE_TWICE,
+    UPDATE_BETWEEN,
 };
 use super::{
     DEATHS_AND_BREAKS, begins_ahead, free_frames, in_group, inside, only, outside, scenario, small,
@@ -24,6 +25,7 @@ pub(super) fn all() -> Vec<Scenario> {
                     M::BegunAhead,
                     M::AheadConfirmed,
                     M::BegunInVain,
+                    M::VotedAhead,
                     M::Aborted,
                     M::Recovered,
                     M::Rewired,
@@ -53,6 +55,13 @@ pub(super) fn all() -> Vec<Scenario> {
             0,
             vec![inside(&AGAIN_AND_AGAIN), inside(&REDUCE_TWICE)],
             &[M::Committed, M::BegunAhead, M::AheadConfirmed],
+        )),
+        free_frames(scenario(
+            "ahead-ask-back-2",
+            "one asks for its vote to start back when it may have voted on the outcome",
+            0,
+            vec![inside(&AGAIN_ASKED_BACK), inside(&REDUCE_TWICE)],
+            &[M::Committed, M::BegunAhead, M::VotedAhead, M::AskedBack],
         )),
         free_frames(scenario(
             "ahead-odd-2",

@@ -70,6 +70,15 @@ pub(super) static AGAIN_AND_AGAIN: Program = program(&[
     Do::Finish(1),
 ]);
 
+/// A reduce, then one more that may be asked back.
+pub(super) static AGAIN_ASKED_BACK: Program = program(&[
+    Do::Start(1),
+    Do::Finish(1),
+    Do::Start(1),
+    Do::AskBack(1),
+    Do::Finish(1),
+]);
+
 /// A reduce, and one that computes something else.
 pub(super) static AGAIN_ODD: Program =
     program(&[Do::Start(1), Do::Finish(1), Do::StartOdd(1), Do::Finish(1)]);

@@ -112,6 +112,7 @@ impl Surroundings {
         match input {
             PeerInput::Call { .. }
             | PeerInput::GiveUp { .. }
+            | PeerInput::Withdraw { .. }
             | PeerInput::Leave
             | PeerInput::AskWhoIsAwaited
             | PeerInput::MasterDisconnected => Ok(()),
@@ -150,6 +151,7 @@ impl Surroundings {
         let may_come = match input {
             PeerInput::Call { .. }
             | PeerInput::GiveUp { .. }
+            | PeerInput::Withdraw { .. }
             | PeerInput::Leave
             | PeerInput::PlanEnded { .. }
             | PeerInput::TransfersEnded { .. } => true,

@@ -192,8 +192,12 @@ fn said(
                 gave_way(run);
             }
         }
-        ToPeer::Verdict { tag, .. } => {
-            let voted = matches!(heard, MasterInput::Message { peer: caster, message: ToMaster::CompleteCollective { .. } } if *caster == peer);
+        ToPeer::Verdict { tag, seq, .. } => {
+            let mut groups = before.view().groups();
+            let ran = groups.any(|group| before.view().running(group).any(|one| one.1 == *seq));
+            // If it commences in this step, this peer has voted ahead.
+            let voted = !ran
+                || matches!(heard, MasterInput::Message { peer: caster, message: ToMaster::CompleteCollective { .. } } if *caster == peer);
             let performing = Some(CollectiveCommunicationState::Perform);
             let from = if voted {
                 run.coverage

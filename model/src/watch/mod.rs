@@ -63,7 +63,7 @@ pub(crate) use peer::{
     peer_moved, plan_runs,
 };
 pub(crate) use source::{Source, Standing, chosen, order_to_connect};
-pub(crate) use waits::{ahead_in_vain, waits};
+pub(crate) use waits::{ahead, waits};
 
 /// No queue of messages holds more: the most is one answer per call, the plan of each kind of round,
 /// a farewell and its reason.

@@ -5,6 +5,7 @@ use pccl_core::messages::{CallKind, CollectiveRefusal, PlanOutcome, ToMaster, To
 use pccl_core::peer::{Answer, Call, CallError, Committed, PeerInput, PeerOutput, PeerTimer};
 use pccl_core::plan::{Algorithm, Reach};
 use pccl_core::shared_state::{SyncRole, SyncStrategy};
+use pccl_core::states::CollectiveCommunicationState;
 use pccl_core::topology::{BrokenLinks, LinkId};
 
 use super::groups::epochs;
@@ -147,22 +148,29 @@ fn frames_find_an_end<S: Source>(
     let is_confirmed = |of: Seq| {
         let confirms =
             |output: &PeerOutput| matches!(output, PeerOutput::Confirm { seq, .. } if *seq == of);
-        let has_ended = |output: &PeerOutput| {
-            let PeerOutput::Send(ToMaster::CompleteCollective { seq, .. }) = output else {
-                return false;
-            };
-            *seq == of
-        };
-        says(&confirms) && (run.performs(no, of) || says(&has_ended))
+        let has_ended = says(&|output| is_vote_on(output, of));
+        says(&confirms) && (run.performs(no, of) || has_ended)
     };
     match heard {
         PeerInput::Message(ToPeer::Commence { seq, .. }) if goes_on => {
-            (begins(*seq) || is_confirmed(*seq)) != is_stopped(*seq)
+            // If it has voted ahead, its frames are stopped with the verdict.
+            let waits = run.peer(no).view().tags().any(|tag| {
+                tag.seq == Some(*seq) && tag.state == CollectiveCommunicationState::VoteComplete
+            });
+            let has_voted = waits && !says(&|output| is_vote_on(output, *seq));
+            (begins(*seq) || is_confirmed(*seq) || has_voted) != is_stopped(*seq)
         }
         PeerInput::Message(ToPeer::Verdict { seq, .. }) if goes_on => {
             is_stopped(*seq) || !run.performs(no, *seq)
         }
         _ => true,
+    }
+}
+
+fn is_vote_on(output: &PeerOutput, execution: Seq) -> bool {
+    match output {
+        PeerOutput::Send(ToMaster::CompleteCollective { seq, .. }) => *seq == execution,
+        _ => false,
     }
 }
 
@@ -397,8 +405,8 @@ fn collective_ended(
                     CollectiveRefusal::Disagreement { .. }
                     | CollectiveRefusal::NoWeight
                     | CollectiveRefusal::Conflict(_)
-                    | CollectiveRefusal::NotJoined { .. }
-                    | CollectiveRefusal::Withdrawn => {}
+                    | CollectiveRefusal::NotJoined { .. } => {}
+                    CollectiveRefusal::Withdrawn => run.reach(Milestone::AskedBack),
                 }
             }
             if was_whole && matches!(why, CallError::Aborted { .. }) {

@@ -1,5 +1,7 @@
 //! What the master decides about collectives.
 
+use std::collections::BTreeMap;
+
 use pccl_core::id::{GroupId, PeerId, Seq, Tag};
 use pccl_core::master::{Master, MasterOutput};
 use pccl_core::messages::{AbortCause, ToPeer, Verdict};
@@ -16,6 +18,7 @@ pub(super) fn verdicts(
     after: &Master,
     out: &[MasterOutput],
 ) {
+    at_once(run, before, after, out);
     for group in before.view().groups() {
         for (tag, seq) in before.view().running(group) {
             let runs_on = after.view().running(group).any(|known| known == (tag, seq));
@@ -34,6 +37,31 @@ pub(super) fn verdicts(
                 .collect();
             verdict_of_one(run, before, after, group, (tag, seq), &told, runs_on);
         }
+    }
+}
+
+/// Those on executions that commence in the same step: all participants have voted ahead.
+fn at_once(run: &mut impl Source, before: &Master, after: &Master, out: &[MasterOutput]) {
+    let mut told: BTreeMap<(GroupId, Tag, Seq), Vec<(PeerId, &Verdict)>> = BTreeMap::new();
+    for output in out {
+        let MasterOutput::Send {
+            peer,
+            message: ToPeer::Verdict { tag, seq, verdict },
+        } = output
+        else {
+            continue;
+        };
+        let view = before.view();
+        let group = view.peer(*peer).map(|known| known.group());
+        let fresh = group.filter(|group| !view.running(*group).any(|(_, one)| one == *seq));
+        if let Some(group) = fresh {
+            let told = told.entry((group, *tag, *seq)).or_default();
+            told.push((*peer, verdict));
+        }
+    }
+    for ((group, tag, seq), told) in told {
+        let runs_on = after.view().running(group).any(|known| known == (tag, seq));
+        verdict_of_one(run, before, after, group, (tag, seq), &told, runs_on);
     }
 }
 

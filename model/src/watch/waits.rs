@@ -40,8 +40,23 @@ pub(crate) fn waits(run: &mut Run<'_>, no: SeatNo, went_on: Option<CallKind>, he
     }
 }
 
-/// What was begun ahead is stopped because the master says something else than that it commences.
-pub(crate) fn ahead_in_vain(run: &mut Run<'_>, heard: &PeerInput, out: &[PeerOutput]) {
+/// What becomes of what a peer has begun ahead.
+pub(crate) fn ahead(run: &mut Run<'_>, no: SeatNo, heard: &PeerInput, out: &[PeerOutput]) {
+    begun_in_vain(run, heard, out);
+    let is_vote = |output: &PeerOutput| {
+        matches!(
+            output,
+            PeerOutput::Send(ToMaster::CompleteCollective { .. })
+        )
+    };
+    let waits = run.peer(no).view().tags().all(|tag| tag.seq.is_none());
+    if waits && matches!(heard, PeerInput::PlanEnded { .. }) && out.iter().any(is_vote) {
+        run.reach(Milestone::VotedAhead);
+    }
+}
+
+/// It is stopped because the master says something else than that it commences.
+fn begun_in_vain(run: &mut Run<'_>, heard: &PeerInput, out: &[PeerOutput]) {
     let commences = match heard {
         PeerInput::Message(ToPeer::Commence { seq, .. }) => Some(*seq),
         PeerInput::Message(

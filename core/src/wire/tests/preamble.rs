@@ -22,7 +22,7 @@ const EXAMPLE: Preamble = Preamble {
 
 #[rustfmt::skip]
 const EXAMPLE_BYTES: [u8; PREAMBLE_BYTES] = [
-    b'P', b'C', b'C', b'L', 15, 0, 2, 0,
+    b'P', b'C', b'C', b'L', 16, 0, 2, 0,
     0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08,
     0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17,
     0x18, 0x19, 0x1a, 0x1b, 0x1c, 0x1d, 0x1e, 0x1f,
@@ -62,7 +62,7 @@ fn the_layout_of_a_preamble_never_changes() {
 
 #[test]
 fn every_field_that_makes_no_sense_is_named() {
-    let theirs = ProtocolVersion(271);
+    let theirs = ProtocolVersion(272);
     let no_such_lane = PreambleError::NoSuchLane {
         lane: 0x0302,
         lanes: 0x0104,
@@ -96,14 +96,14 @@ fn an_edge_of_three_lanes_has_no_fourth_and_an_edge_without_lanes_none() {
 
 #[test]
 fn whoever_speaks_another_version_reads_both_versions() {
-    let error = Preamble::decode(&with_byte(4, 16)).unwrap_err();
+    let error = Preamble::decode(&with_byte(4, 17)).unwrap_err();
 
     let Reply::Refused(text) = decode_reply(&Reply::from(error).encode()).unwrap() else {
         panic!("accepted")
     };
 
-    assert!(text.contains("protocol version 15"), "{text}");
     assert!(text.contains("protocol version 16"), "{text}");
+    assert!(text.contains("protocol version 17"), "{text}");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn whoever_speaks_something_else_reads_what_this_is() {
     assert!(
         error
             .to_string()
-            .contains("this port speaks pccl, protocol version 15")
+            .contains("this port speaks pccl, protocol version 16")
     );
 }
 
@@ -136,14 +136,14 @@ fn whoever_speaks_tls_is_told_from_other_strangers() {
 
 #[test]
 fn the_layout_of_a_reply_never_changes() {
-    assert_eq!(Reply::Accepted.encode(), b"PCCL\x0f\0\0\0");
+    assert_eq!(Reply::Accepted.encode(), b"PCCL\x10\0\0\0");
     assert_eq!(
         Reply::Refused("no".to_string()).encode(),
-        b"PCCL\x0f\0\x01\x02no"
+        b"PCCL\x10\0\x01\x02no"
     );
     assert_eq!(
         Reply::NotYet("wait".to_string()).encode(),
-        b"PCCL\x0f\0\x02\x04wait"
+        b"PCCL\x10\0\x02\x04wait"
     );
 }
 
@@ -158,15 +158,15 @@ fn a_long_refusal_is_cut_between_two_characters() {
 
 #[test]
 fn a_refusal_of_another_version_is_understood_and_an_acceptance_is_not() {
-    let refused = decode_reply(b"PCCL\x10\0\x01\x03bye");
-    let of_a_kind_not_known_here = decode_reply(b"PCCL\x10\0\x03\x03bye");
-    let not_yet = decode_reply(b"PCCL\x10\0\x02\x05later");
-    let accepted = decode_reply(b"PCCL\x10\0\0\0");
+    let refused = decode_reply(b"PCCL\x11\0\x01\x03bye");
+    let of_a_kind_not_known_here = decode_reply(b"PCCL\x11\0\x03\x03bye");
+    let not_yet = decode_reply(b"PCCL\x11\0\x02\x05later");
+    let accepted = decode_reply(b"PCCL\x11\0\0\0");
 
     assert_eq!(refused, Ok(Reply::Refused("bye".to_string())));
     assert_eq!(of_a_kind_not_known_here, refused);
     assert_eq!(not_yet, Ok(Reply::NotYet("later".to_string())));
-    let theirs = ProtocolVersion(16);
+    let theirs = ProtocolVersion(17);
     assert_eq!(accepted, Err(ReplyError::UnsupportedVersion { theirs }));
 }
 
@@ -174,15 +174,15 @@ fn a_refusal_of_another_version_is_understood_and_an_acceptance_is_not() {
 fn answers_that_make_no_sense_are_named() {
     assert_eq!(decode_reply(b"SSH-2.0-"), Err(ReplyError::WrongMagic));
     assert_eq!(
-        decode_reply(b"PCCL\x0f\0\0\x01a"),
+        decode_reply(b"PCCL\x10\0\0\x01a"),
         Err(ReplyError::TextWithoutRefusal)
     );
     assert_eq!(
-        decode_reply(b"PCCL\x0f\0\x01\x02a"),
+        decode_reply(b"PCCL\x10\0\x01\x02a"),
         Err(ReplyError::TextLength)
     );
     assert_eq!(
-        decode_reply(b"PCCL\x0f\0\x01\x01\xff"),
+        decode_reply(b"PCCL\x10\0\x01\x01\xff"),
         Err(ReplyError::TextNotUtf8)
     );
 }

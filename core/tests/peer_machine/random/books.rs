@@ -44,6 +44,12 @@ pub(super) enum Landmark {
     BegunAhead,
     Confirmed,
     BegunInVain,
+    /// An outcome is voted on before it commences.
+    VotedAhead,
+    /// A vote to start is withdrawn, and its caller waits.
+    AskedBack,
+    /// It commences all the same, and is committed.
+    AskedBackTooLate,
 }
 
 /// Keeps the books: what is open, and what may still come out.
@@ -54,6 +60,8 @@ pub(super) struct Books {
     pub(super) closed: bool,
     /// Executions that commenced and were not stopped.
     begun: Vec<Seq>,
+    /// Calls that were asked back.
+    asked_back: BTreeSet<CallId>,
     pub(super) landmarks: BTreeSet<Landmark>,
 }
 
@@ -73,6 +81,20 @@ impl Books {
             PeerInput::GiveUp { call } => {
                 let was_open = self.open.remove(call).is_some();
                 self.landmarks.extend(was_open.then_some(Landmark::GivenUp));
+                None
+            }
+            PeerInput::Withdraw { call } => {
+                let is_sent = !out.is_empty();
+                self.asked_back.extend(is_sent.then_some(*call));
+                self.landmarks
+                    .extend(is_sent.then_some(Landmark::AskedBack));
+                None
+            }
+            PeerInput::PlanEnded { .. } => {
+                let runs = before.view().tags().any(|tag| tag.seq.is_some());
+                let is_voted = sends_a_vote(out) && !runs;
+                self.landmarks
+                    .extend(is_voted.then_some(Landmark::VotedAhead));
                 None
             }
             _ => None,
@@ -123,6 +145,10 @@ impl Books {
         }
         match output {
             PeerOutput::Answer { call, answer } => {
+                let is_committed = matches!(answer, Answer::CollectiveEnded { result: Ok(_), .. });
+                let is_late = is_committed && self.asked_back.contains(call);
+                self.landmarks
+                    .extend(is_late.then_some(Landmark::AskedBackTooLate));
                 let kind = self.open.remove(call);
                 assert_eq!(kind, Some(answer.kind()), "{call:?}: {answer:?}");
             }
@@ -150,6 +176,16 @@ impl Books {
             _ => {}
         }
     }
+}
+
+fn sends_a_vote(out: &[PeerOutput]) -> bool {
+    let is_vote = |output: &PeerOutput| {
+        matches!(
+            output,
+            PeerOutput::Send(ToMaster::CompleteCollective { .. })
+        )
+    };
+    out.iter().any(is_vote)
 }
 
 /// What was begun ahead is stopped because something else commences, or nothing.

@@ -203,15 +203,26 @@ impl Reference {
         if let Some(tag) = wanted.find_map(|(tag, wanted)| (*wanted == name).then_some(*tag)) {
             self.wanted.remove(&tag);
             match self.tags[&tag] {
-                Collective::Wanted { spec, ahead } => {
-                    self.stops(ahead);
-                    let ahead = None;
+                Collective::Wanted { spec, mut ahead } => {
+                    // What it has voted for it cannot take back by this.
+                    let void = ahead.take_if(|(_, ended)| *ended != Some(PlanOutcome::Done));
+                    self.stops(void);
                     self.tags.insert(tag, Collective::Wanted { spec, ahead });
                     self.send(ToMaster::Withdraw { tag });
                 }
                 Collective::Running(seq) => self.votes(tag, seq, PlanOutcome::Cancelled),
                 Collective::Over(..) => {}
             }
+        }
+    }
+
+    /// This is wanted no longer, if it has not started; and whoever called it waits to hear what comes of that.
+    pub(super) fn is_asked_back(&mut self, name: CallId) {
+        let mut wanted = self.wanted.iter();
+        let tag = wanted.find_map(|(tag, wanted)| (*wanted == name).then_some(*tag));
+        let is_wanted = |tag: &Tag| matches!(self.tags[tag], Collective::Wanted { .. });
+        if let Some(tag) = tag.filter(is_wanted) {
+            self.send(ToMaster::Withdraw { tag });
         }
     }
 
@@ -233,6 +244,10 @@ impl Reference {
         }
         let is_whole = outcome == PlanOutcome::Done;
         self.tags.insert(tag, Collective::Over(seq, is_whole));
+        self.tells_how_it_ended(seq, outcome);
+    }
+
+    pub(super) fn tells_how_it_ended(&mut self, seq: Seq, outcome: PlanOutcome) {
         let broken = self.broken();
         self.send(ToMaster::CompleteCollective {
             seq,

@@ -201,18 +201,21 @@ impl Reference {
         let Some(Collective::Wanted { spec, ahead }) = self.tags.get(&tag).cloned() else {
             return NONSENSE;
         };
-        // Small, and no peer of these runs has links beside those of its ring. Which of the two it is, the master
-        // chooses.
-        only_if(matches!(
-            algorithm,
-            Algorithm::Ring | Algorithm::Whole(Pattern::Ring)
-        ))?;
+        only_if(self.has_links_for(algorithm))?;
         // And all have buffers of one length, and no weights.
         only_if(lengths.0.is_empty() && total_weight == 0)?;
-        if let Some(call) = self.wanted.get(&tag).copied() {
+        if let Some((reserved, _)) = ahead {
+            only_if(reserved.algorithm == algorithm)?;
+        }
+        let caller = self.wanted.get(&tag).copied();
+        if let Some((_, Some(PlanOutcome::Done))) = ahead {
+            // It has said so.
+            self.tags.insert(tag, Collective::Over(seq, true));
+            let confirm = caller.map(|call| PeerOutput::Confirm { call, seq });
+            self.out.extend(confirm);
+        } else if let Some(call) = caller {
             self.tags.insert(tag, Collective::Running(seq));
-            if let Some((reserved, ended)) = ahead {
-                only_if(reserved.algorithm == algorithm)?;
+            if let Some((_, ended)) = ahead {
                 self.out.push(PeerOutput::Confirm { call, seq });
                 match ended {
                     None => {}
@@ -236,6 +239,20 @@ impl Reference {
             self.votes(tag, seq, PlanOutcome::Cancelled);
         }
         Ok(())
+    }
+
+    /// Whether what is small can go this way. Which of several it takes, the master chooses.
+    fn has_links_for(&self, algorithm: Algorithm) -> bool {
+        let Ring(ring) = &self.topology.ring;
+        let mut others = ring.iter().filter(|peer| **peer != ME);
+        match algorithm {
+            Algorithm::Ring | Algorithm::Whole(Pattern::Ring) => true,
+            Algorithm::Direct if ring.len() > 2 => others.all(|peer| {
+                let links = [to(peer.0), from(peer.0)];
+                links.iter().all(|link| self.links.contains_key(link))
+            }),
+            _ => false,
+        }
     }
 
     fn is_refused(&mut self, tag: Tag, reason: &CollectiveRefusal) -> End {
@@ -277,11 +294,8 @@ impl Reference {
                 only_if(collective == Collective::Over(seq, true))?;
                 only_if(*epoch == self.topology.epoch)?;
                 if let Some(reserved) = *next {
-                    let is_ring = matches!(
-                        reserved.algorithm,
-                        Algorithm::Ring | Algorithm::Whole(Pattern::Ring)
-                    );
-                    only_if(reserved.seq > seq && is_ring)?;
+                    let is_possible = self.has_links_for(reserved.algorithm);
+                    only_if(reserved.seq > seq && is_possible)?;
                     self.repeat = Some((tag, self.specs[&tag], reserved));
                 }
                 self.is_over(tag, seq);

@@ -152,6 +152,10 @@ impl Reference {
                 self.is_given_up(*call);
                 Ok(())
             }
+            PeerInput::Withdraw { call } => {
+                self.is_asked_back(*call);
+                Ok(())
+            }
             PeerInput::Leave => self.leaves(),
             PeerInput::MasterDisconnected => Err(CallError::MasterLost),
             PeerInput::MasterMisbehaved => Err(CallError::MasterMisbehaved),

@@ -12,19 +12,22 @@ impl Reference {
             self.votes(tag, seq, outcome);
             return;
         }
-        for collective in self.tags.values_mut() {
-            if let Collective::Wanted {
+        let begun = self.tags.values_mut().find_map(|tag| match tag {
+            Collective::Wanted {
                 ahead: Some((reserved, ended @ None)),
                 ..
-            } = collective
-                && reserved.seq == seq
-            {
-                *ended = Some(outcome);
-                if outcome == PlanOutcome::Cancelled {
-                    self.out.push(PeerOutput::StopPlan { seq });
-                }
-                return;
-            }
+            } if reserved.seq == seq => Some(ended),
+            _ => None,
+        });
+        let Some(ended) = begun else {
+            return;
+        };
+        *ended = Some(outcome);
+        match outcome {
+            // Whoever has the result need not wait to say so.
+            PlanOutcome::Done => self.tells_how_it_ended(seq, outcome),
+            PlanOutcome::LaneLost => {}
+            PlanOutcome::Cancelled => self.out.push(PeerOutput::StopPlan { seq }),
         }
     }
 

@@ -180,11 +180,23 @@ impl Reference {
         if seq.0 > self.executions {
             return false;
         }
-        self.note_broken(peer, broken);
-        let mut running = self.group_of(peer).running.iter_mut();
+        if seq.0 > self.group_of(peer).before {
+            self.note_broken(peer, broken);
+        }
+        let group = self.group_of(peer);
+        let mut running = group.running.iter_mut();
         let Some((tag, running)) = running.find(|(_, running)| running.seq == seq) else {
-            // It was decided while the vote was on its way.
-            return true;
+            return match group.repeat {
+                // It has begun before all have called it, and is through.
+                Some((tag, spec, reserved)) if reserved.seq == seq => {
+                    let votes = group.starting.get(&tag);
+                    let own = votes.and_then(|votes| votes.get(&peer));
+                    let may = own == Some(&spec) && outcome == PlanOutcome::Done;
+                    may && group.has_it.insert(peer)
+                }
+                // It was decided while the vote was on its way.
+                _ => true,
+            };
         };
         let (tag, bytes) = (*tag, running.bytes);
         let is_taken = running.lacking.remove(&peer);

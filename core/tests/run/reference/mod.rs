@@ -154,6 +154,10 @@ struct Group {
     running: BTreeMap<Tag, Running>,
     /// What was committed last, and may begin ahead if all want it again.
     repeat: Option<(Tag, CollectiveSpec, Reserved)>,
+    /// The last execution that has a number of an older ring.
+    before: u64,
+    /// Who has said already that it has the result of that.
+    has_it: Peers,
 }
 
 /// Shared state on its way.

@@ -119,7 +119,8 @@ impl Reference {
         self.executions += 1;
         let seq = Seq(self.executions);
         let reserved = Reserved { seq, algorithm };
-        self.groups.get_mut(&id).unwrap().repeat = Some((tag, spec, reserved));
+        let group = self.groups.get_mut(&id).unwrap();
+        (group.repeat, group.has_it) = (Some((tag, spec, reserved)), Peers::new());
         Some(reserved)
     }
 
@@ -200,11 +201,12 @@ impl Reference {
             Some((of, same, reserved)) if of == tag && same == spec => Some(reserved),
             _ => None,
         };
-        let seq = match reserved.filter(|reserved| reserved.algorithm == algorithm) {
-            Some(reserved) => reserved.seq,
+        let has_it = std::mem::take(&mut group.has_it);
+        let (seq, lacking) = match reserved.filter(|reserved| reserved.algorithm == algorithm) {
+            Some(reserved) => (reserved.seq, &members - &has_it),
             None => {
                 self.executions += 1;
-                Seq(self.executions)
+                (Seq(self.executions), members.clone())
             }
         };
         let group = self.groups.get_mut(&id).unwrap();
@@ -220,7 +222,7 @@ impl Reference {
                 bytes,
                 root,
                 participants,
-                lacking: members.clone(),
+                lacking,
             },
         );
         let commence = ToPeer::Commence {
