@@ -196,7 +196,7 @@ impl Reduce {
     /// others wait for this peer to call again. Once all peers have called and this peer's part is complete, it waits for
     /// the master's verdict without a limit, because it may be committed already. If its part was complete before all had
     /// called (docs/collectives.md, "Called again"), it asks the master for its vote back when the limit is over, and the
-    /// answer decides.
+    /// answer decides. That takes a round trip, and as long as the master is away.
     ///
     /// Of an item of a list, and of a reduce that is repeated, the limit is that of each attempt.
     ///

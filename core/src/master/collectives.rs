@@ -266,7 +266,7 @@ impl Master {
             return;
         };
         // A peer that has begun ahead may not have heard of the ring on which that is void.
-        if rule!(seq >= group.since; BreakVotedAheadOutlivesRing => true) {
+        if seq >= group.since {
             group.note_broken(peer, broken);
         }
         let tag = rule!(

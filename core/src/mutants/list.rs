@@ -581,8 +581,6 @@ mutants! {
     VoteAheadIgnored = "vote-ahead-ignored",
     /// A vote that was cast ahead counts for whatever commences: this peer may not have its result.
     VoteAheadCountsForAnother = "vote-ahead-counts-for-another",
-    /// A vote that was cast ahead on an older ring names breaks of the present one, which is built anew for nothing.
-    BreakVotedAheadOutlivesRing = "break-voted-ahead-outlives-ring",
     /// What was begun ahead runs on when the call is refused: it writes to memory that is its user's again.
     AheadOutlivesRefusal = "ahead-outlives-refusal",
 

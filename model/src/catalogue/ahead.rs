@@ -1,14 +1,21 @@
 //! Collectives that are called again, and begin before all have called them.
 
+use pccl_core::element::CollectiveKind;
+use pccl_core::id::PeerId;
+
 use super::programs::{
     AGAIN_12, AGAIN_21, AGAIN_AND_AGAIN, AGAIN_ASKED_BACK, AGAIN_ODD, REDUCE, REDUCE_TWICE,
     UPDATE_BETWEEN,
 };
 use super::{
-    DEATHS_AND_BREAKS, begins_ahead, free_frames, in_group, inside, only, outside, scenario, small,
+    DEATHS_AND_BREAKS, begins_ahead, free_frames, in_group, inside, of_kind, only, outside,
+    scenario, small,
 };
 use crate::milestone::Milestone as M;
 use crate::scenario::{Fault, Scenario};
+
+/// A root has done its part before the others call.
+const ROOT: CollectiveKind = CollectiveKind::Broadcast { root: PeerId(1) };
 
 pub(super) fn all() -> Vec<Scenario> {
     let all = vec![
@@ -63,6 +70,29 @@ pub(super) fn all() -> Vec<Scenario> {
             vec![inside(&AGAIN_ASKED_BACK), inside(&REDUCE_TWICE)],
             &[M::Committed, M::BegunAhead, M::VotedAhead, M::AskedBack],
         )),
+        free_frames(of_kind(
+            ROOT,
+            scenario(
+                "ahead-root-tags-2",
+                "a root has voted that it is done, and another collective commences first",
+                0,
+                vec![inside(&AGAIN_12), inside(&AGAIN_21)],
+                &[M::Committed, M::BegunAhead, M::VotedAhead, M::BegunInVain],
+            ),
+        )),
+        only(
+            &[Fault::BreakLink],
+            of_kind(
+                ROOT,
+                scenario(
+                    "ahead-root-update-2",
+                    "a root may vote that it is done when the other has had a broken link built anew",
+                    1,
+                    vec![inside(&REDUCE_TWICE), inside(&UPDATE_BETWEEN)],
+                    &[M::Committed, M::BegunAhead, M::VotedAhead, M::BegunInVain],
+                ),
+            ),
+        ),
         free_frames(scenario(
             "ahead-odd-2",
             "one wants something else than what the other has begun ahead",

@@ -49,8 +49,8 @@ pub(crate) fn ahead(run: &mut Run<'_>, no: SeatNo, heard: &PeerInput, out: &[Pee
             PeerOutput::Send(ToMaster::CompleteCollective { .. })
         )
     };
-    let waits = run.peer(no).view().tags().all(|tag| tag.seq.is_none());
-    if waits && matches!(heard, PeerInput::PlanEnded { .. }) && out.iter().any(is_vote) {
+    let votes = matches!(heard, PeerInput::PlanEnded { .. }) && out.iter().any(is_vote);
+    if votes && run.peer(no).view().tags().all(|tag| tag.seq.is_none()) {
         run.reach(Milestone::VotedAhead);
     }
 }

@@ -201,8 +201,12 @@ impl One {
 
 impl Run {
     fn new() -> Self {
+        let config = MasterConfig {
+            ahead_within_machine: true,
+            ..MasterConfig::default()
+        };
         Self {
-            master: Master::new(MasterConfig::default()),
+            master: Master::new(config),
             master_timers: BTreeSet::new(),
             solved: Vec::new(),
             peers: (0..PEERS).map(One::new).collect(),
@@ -290,6 +294,11 @@ impl Run {
             1 => self.hear(index, PeerInput::MasterDisconnected, bytes),
             2 => self.hear(index, PeerInput::AskWhoIsAwaited, bytes),
             3 => self.hear(index, PeerInput::Moved, bytes),
+            4 => {
+                if let Some(call) = bytes.one_of(&calls) {
+                    self.hear(index, PeerInput::Withdraw { call }, bytes);
+                }
+            }
             _ => {
                 if let Some(call) = bytes.one_of(&calls) {
                     self.peers[index].open.remove(&call);
