@@ -62,7 +62,9 @@ impl Master {
             reserved,
         };
         let done = BTreeSet::new();
-        self.group_mut(group)?.begun = Some(Begun { repeat, done });
+        let record = self.group_mut(group)?;
+        record.begun = Some(Begun { repeat, done });
+        record.reserved = Some(seq);
         Some(reserved)
     }
 

@@ -265,8 +265,8 @@ impl Master {
         let Some(group) = self.group_mut(id) else {
             return;
         };
-        // A peer that has begun ahead may not have heard of the ring on which that is void.
-        if seq >= group.since {
+        // A peer that has begun ahead may not have heard of the ring on which that is void. Its breaks are over.
+        if group.void != Some(seq) {
             group.note_broken(peer, broken);
         }
         let tag = rule!(

@@ -226,8 +226,6 @@ pub(super) struct GroupRecord {
     /// The links between its members, sender first: those of the ring, and of the mesh if it has one.
     pub(super) links: BTreeMap<(PeerId, PeerId), StandingLink>,
     pub(super) epoch: Epoch,
-    /// The lowest number that an execution on this ring can have.
-    pub(super) since: Seq,
     /// The known costs of the paths between its members when the ring was established.
     pub(super) costs: Option<Costs>,
     /// The links that lost a lane.
@@ -255,6 +253,10 @@ pub(super) struct GroupRecord {
     pub(super) whole: BTreeSet<Tag>,
     /// The collective that participants may have begun ahead.
     pub(super) begun: Option<Begun>,
+    /// The number that was reserved last.
+    pub(super) reserved: Option<Seq>,
+    /// The number that was reserved last before the ring was established.
+    pub(super) void: Option<Seq>,
 }
 
 /// A link between two members.

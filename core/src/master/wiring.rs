@@ -493,7 +493,6 @@ impl Master {
             self.attempts.remove(&id);
             self.dirty.insert(id);
             let costs = self.costs_of(&plan.ring, &plan.found);
-            let since = self.next_seq;
             let group = self.groups.entry(id).or_default();
             let is_kept = |link: &(PeerId, PeerId)| {
                 let built = |links: &BTreeMap<_, StandingLink>| links.get(link).map(|l| l.built);
@@ -513,8 +512,8 @@ impl Master {
             group.links = plan.links;
             group.found = plan.found;
             // All members have dropped what they began ahead on the ring before.
+            group.void = group.reserved;
             rule!(group.begun = None; ReservationOutlivesRing => {});
-            group.since = since;
         }
     }
 

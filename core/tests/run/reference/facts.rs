@@ -180,7 +180,7 @@ impl Reference {
         if seq.0 > self.executions {
             return false;
         }
-        if seq.0 > self.group_of(peer).before {
+        if self.group_of(peer).void != Some(seq) {
             self.note_broken(peer, broken);
         }
         let group = self.group_of(peer);

@@ -154,8 +154,9 @@ struct Group {
     running: BTreeMap<Tag, Running>,
     /// What was committed last, and may begin ahead if all want it again.
     repeat: Option<(Tag, CollectiveSpec, Reserved)>,
-    /// The last execution that has a number of an older ring.
-    before: u64,
+    /// The last that might begin ahead, and the last on an older ring.
+    reserved: Option<Seq>,
+    void: Option<Seq>,
     /// Who has said already that it has the result of that.
     has_it: Peers,
 }

@@ -172,7 +172,7 @@ impl Reference {
             group.broken = &kept & &group.broken;
             group.broken = &group.broken - &wiring.edges;
             (group.ring, group.epoch) = (ring, self.epoch);
-            (group.repeat, group.before) = (None, self.executions);
+            (group.repeat, group.void) = (None, group.reserved);
         }
         let newcomers = &wiring.members - &self.accepted;
         for (peer, vote) in std::mem::take(&mut self.aside) {

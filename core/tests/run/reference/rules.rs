@@ -121,6 +121,7 @@ impl Reference {
         let reserved = Reserved { seq, algorithm };
         let group = self.groups.get_mut(&id).unwrap();
         (group.repeat, group.has_it) = (Some((tag, spec, reserved)), Peers::new());
+        group.reserved = Some(seq);
         Some(reserved)
     }
 
