@@ -10,6 +10,9 @@ use super::source::Source;
 use crate::claim::Claim;
 use crate::milestone::Milestone;
 
+/// Who is told which verdict.
+type Told<'a> = Vec<(PeerId, &'a Verdict)>;
+
 /// Agreement and unanimity: one verdict per execution, told to everybody who took part and is still
 /// there, and a commit exactly when every vote is in.
 pub(super) fn verdicts(
@@ -22,7 +25,7 @@ pub(super) fn verdicts(
     for group in before.view().groups() {
         for (tag, seq) in before.view().running(group) {
             let runs_on = after.view().running(group).any(|known| known == (tag, seq));
-            let told: Vec<(PeerId, &Verdict)> = out
+            let told: Told<'_> = out
                 .iter()
                 .filter_map(|output| match output {
                     MasterOutput::Send {
@@ -42,7 +45,7 @@ pub(super) fn verdicts(
 
 /// Those on executions that commence in the same step: all participants have voted ahead.
 fn at_once(run: &mut impl Source, before: &Master, after: &Master, out: &[MasterOutput]) {
-    let mut told: BTreeMap<(GroupId, Tag, Seq), Vec<(PeerId, &Verdict)>> = BTreeMap::new();
+    let mut told: BTreeMap<_, Told<'_>> = BTreeMap::new();
     for output in out {
         let MasterOutput::Send {
             peer,
