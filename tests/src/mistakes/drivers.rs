@@ -169,8 +169,8 @@ pub const DRIVERS: &[Mistake] = &[
         name: "a-result-is-kept-before-the-verdict",
         file: "client/src/collective.rs",
         edits: &[(
-            "self.limit = None;\n",
-            "self.limit = None;\n                    memory.keep();\n",
+            "(false, _) => self.votes(Vote::Final, ended)?,\n",
+            "(false, _) => {\n                            self.votes(Vote::Final, ended)?;\n                            memory.keep();\n                        }\n",
         )],
         found_by: FoundBy::Simulator,
     },
@@ -179,8 +179,8 @@ pub const DRIVERS: &[Mistake] = &[
         name: "a-result-is-reported-before-the-verdict",
         file: "client/src/collective.rs",
         edits: &[(
-            "self.limit = None;\n",
-            "self.limit = None;\n                    self.made.is_answered();\n                    memory.keep();\n                    let contributors = self.calls.view.borrow().topology.ring.0.clone();\n                    let committed = Committed { seq, contributors };\n                    return Ok(self.report(committed, (algorithm, total_weight), stats));\n",
+            "(false, _) => self.votes(Vote::Final, ended)?,\n",
+            "(false, _) => {\n                            self.votes(Vote::Final, ended)?;\n                            self.made.is_answered();\n                            memory.keep();\n                            let contributors = self.calls.view.borrow().topology.ring.0.clone();\n                            let committed = Committed { seq, contributors };\n                            return Ok(self.report(committed, run, stats));\n                        }\n",
         )],
         found_by: FoundBy::Simulator,
     },
