@@ -31,18 +31,6 @@ fn having_reduced() -> (Run, Seq) {
     (run, seq)
 }
 
-fn votes(run: &mut Run, peer: u64, seq: Seq, outcome: PlanOutcome) {
-    let broken = BrokenLinks::NONE;
-    run.says(
-        peer,
-        ToMaster::CompleteCollective {
-            seq,
-            outcome,
-            broken,
-        },
-    );
-}
-
 #[test]
 fn the_last_vote_to_start_decides_what_all_have_done() {
     let (mut run, seq) = having_reduced();
@@ -99,7 +87,7 @@ fn whoever_votes_ahead_that_it_failed_goes_and_the_others_reduce() {
         let (mut run, seq) = having_reduced();
         run.initiates(2, TAG);
 
-        votes(&mut run, 2, seq, outcome);
+        run.votes(2, seq, outcome, BrokenLinks::NONE);
 
         assert_eq!(run.gone(), [(2, Misdeed::UnknownRound)]);
         run.reduces(&[1, 3]);
@@ -152,15 +140,7 @@ fn a_vote_ahead_that_names_breaks_of_an_older_ring_has_no_ring_built_anew() {
     let round = run.round(2);
     assert!(round > run.round(3), "its link was built anew");
 
-    let (outcome, broken) = (PlanOutcome::Done, BrokenLinks(vec![from(1)]));
-    run.says(
-        2,
-        ToMaster::CompleteCollective {
-            seq,
-            outcome,
-            broken,
-        },
-    );
+    run.votes(2, seq, PlanOutcome::Done, BrokenLinks(vec![from(1)]));
     run.initiates(1, TAG);
     run.initiates(3, TAG);
 

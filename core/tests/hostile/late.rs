@@ -96,13 +96,7 @@ fn who_says_for_ever_that_it_moves_bytes_is_never_late_with_its_part_and_others_
     assert_eq!(silent, before);
     assert_eq!(run.bystander.starts[&late], before + 100);
     let seq = run.bystander.heard[&PeerId(1)].1;
-    let (outcome, broken) = (PlanOutcome::Cancelled, BrokenLinks::NONE);
-    let given_up = ToMaster::CompleteCollective {
-        seq,
-        outcome,
-        broken,
-    };
-    run.says(1, given_up);
+    run.votes(1, seq, PlanOutcome::Cancelled, BrokenLinks::NONE);
     let aborted = Verdict::Aborted(AbortCause::Cancelled(PeerId(1)));
     assert_eq!(run.bystander.verdicts[&seq], aborted);
     assert_eq!(run.gone(), []);

@@ -213,13 +213,16 @@ impl Run {
     }
 
     pub(super) fn completes(&mut self, peer: u64, seq: Seq) {
-        let (outcome, broken) = (PlanOutcome::Done, BrokenLinks::NONE);
-        let done = ToMaster::CompleteCollective {
+        self.votes(peer, seq, PlanOutcome::Done, BrokenLinks::NONE);
+    }
+
+    pub(super) fn votes(&mut self, peer: u64, seq: Seq, outcome: PlanOutcome, broken: BrokenLinks) {
+        let vote = ToMaster::CompleteCollective {
             seq,
             outcome,
             broken,
         };
-        self.says(peer, done);
+        self.says(peer, vote);
     }
 
     pub(super) fn synchronizes(&mut self, peer: u64) {

@@ -154,11 +154,11 @@ struct Group {
     running: BTreeMap<Tag, Running>,
     /// What was committed last, and may begin ahead if all want it again.
     repeat: Option<(Tag, CollectiveSpec, Reserved)>,
-    /// The last that might begin ahead, and the last on an older ring.
-    reserved: Option<Seq>,
-    void: Option<Seq>,
     /// Who has said already that it has the result of that.
     has_it: Peers,
+    /// The last number that was reserved for such a collective, and the last one on an older ring.
+    reserved: Option<Seq>,
+    void: Option<Seq>,
 }
 
 /// Shared state on its way.
