@@ -28,6 +28,6 @@
 
 pub use pccl_core::id::Identity;
 pub use pccl_core::transport::{
-    BoxFuture, Endpoint, Incoming, Lane, LaneError, LaneRx, LaneTx, Listener, Protocol, Proven,
-    Security, Transport,
+    BoxFuture, CongestionControl, Endpoint, Incoming, Lane, LaneError, LaneRx, LaneTx, Listener,
+    Protocol, Proven, Security, Transport,
 };

@@ -314,6 +314,17 @@ impl fmt::Debug for Proven {
     }
 }
 
+/// How a lane finds out how fast it may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CongestionControl {
+    /// By a model of the path: it estimates the rate and paces by it, as BBR does. It fills a path that loses packets
+    /// at random.
+    ModelBased,
+    /// It takes each lost packet for a full queue, as CUBIC does. It sends a short burst sooner over a path that
+    /// loses none, and next to nothing over one that does.
+    LossBased,
+}
+
 /// The sending half of a lane. Dropping it ends the direction, without waiting.
 pub trait LaneTx: Send {
     /// Takes as many bytes of `parts`, in order, as fit at the moment. `Ready(Ok(n))` with n > 0, unless all parts
@@ -336,6 +347,17 @@ pub trait LaneTx: Send {
     /// nothing.
     fn give_up_after(&mut self, limit: Duration) {
         let _ = limit;
+    }
+
+    /// The congestion control of the lane, if a caller may change it. Default: `None`, there is no choice.
+    fn congestion_control(&self) -> Option<CongestionControl> {
+        None
+    }
+
+    /// Changes the congestion control, also for bytes that have been sent and have not arrived. If there is no choice,
+    /// or the system refuses, the lane stays as it is.
+    fn set_congestion_control(&mut self, control: CongestionControl) {
+        let _ = control;
     }
 
     /// Ends the direction. All bytes sent before arrive, and then the other end reads zero.

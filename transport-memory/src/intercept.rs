@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use pccl_core::id::Identity;
 use pccl_core::transport::{
-    BoxFuture, Endpoint, Incoming, Lane, LaneError, LaneRx, LaneTx, Listener, Protocol, Security,
-    Transport,
+    BoxFuture, CongestionControl, Endpoint, Incoming, Lane, LaneError, LaneRx, LaneTx, Listener,
+    Protocol, Security, Transport,
 };
 
 /// Sees, and may replace, what a transport makes. Each method does nothing by default.
@@ -234,6 +234,14 @@ where
         self.tx.give_up_after(limit);
     }
 
+    fn congestion_control(&self) -> Option<CongestionControl> {
+        self.tx.congestion_control()
+    }
+
+    fn set_congestion_control(&mut self, control: CongestionControl) {
+        self.tx.set_congestion_control(control);
+    }
+
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
         self.tx.poll_close(cx)
     }
@@ -277,6 +285,14 @@ impl LaneTx for Claiming {
 
     fn give_up_after(&mut self, limit: Duration) {
         self.tx.give_up_after(limit);
+    }
+
+    fn congestion_control(&self) -> Option<CongestionControl> {
+        self.tx.congestion_control()
+    }
+
+    fn set_congestion_control(&mut self, control: CongestionControl) {
+        self.tx.set_congestion_control(control);
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {

@@ -5,28 +5,33 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
+use pccl_core::transport::{CongestionControl, Lane, LaneError, LaneRx, LaneTx};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use crate::error::lane_error;
-use crate::options::{is_local, shorten_user_timeout};
+use crate::options::{Connected, is_local, shorten_user_timeout, steer};
 
 /// Maximum number of parts in one system call. The caller's next call sends the others.
 const PARTS_AT_ONCE: usize = 16;
 
 /// Makes a lane of a connection.
-pub(crate) fn split(stream: TcpStream) -> Lane {
+pub(crate) fn split(Connected { stream, control }: Connected) -> Lane {
     let is_local = is_local(&stream);
-    let (rx, tx) = stream.into_split();
-    Lane::new(Box::new(TcpTx { half: tx, is_local }), Box::new(TcpRx(rx)))
+    let (rx, half) = stream.into_split();
+    let tx = TcpTx {
+        half,
+        is_local,
+        control,
+    };
+    Lane::new(Box::new(tx), Box::new(TcpRx(rx)))
 }
 
 /// Shuts the sending side down on drop, without waiting: the kernel delivers what it has accepted.
 struct TcpTx {
     half: OwnedWriteHalf,
     is_local: bool,
+    control: Option<CongestionControl>,
 }
 
 impl LaneTx for TcpTx {
@@ -57,6 +62,15 @@ impl LaneTx for TcpTx {
 
     fn give_up_after(&mut self, limit: Duration) {
         shorten_user_timeout(self.half.as_ref(), limit);
+    }
+
+    fn congestion_control(&self) -> Option<CongestionControl> {
+        self.control
+    }
+
+    fn set_congestion_control(&mut self, control: CongestionControl) {
+        let stream = self.half.as_ref();
+        self.control = self.control.and_then(|_| steer(stream, control));
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {

@@ -89,9 +89,10 @@ impl Default for Tcp {
 }
 
 impl Tcp {
-    /// A transport with defaults: 5 s to connect, and 11 s until a silent host is given up. Between machines the
-    /// congestion control is `bbr`, because a long path that loses packets needs it, and a ring edge has 4 lanes. If
-    /// the system does not have `bbr`, or does not permit it to this process, an edge has 16 lanes. Within a machine
+    /// A transport with defaults: 5 s to connect, and 11 s until a silent host is given up. Between machines lanes begin
+    /// with the congestion control `bbr`, because a long path that loses packets needs it, and a ring edge has 4 lanes.
+    /// A peer changes its lanes to `cubic` for as long as collectives take less time with it. If the system does not
+    /// have `bbr`, or does not permit it to this process, nothing is changed, and an edge has 16 lanes. Within a machine
     /// the congestion control is `reno`, because pacing only delays bytes there.
     #[must_use]
     pub fn new() -> Self {
@@ -161,9 +162,9 @@ impl Tcp {
         self
     }
 
-    /// Sets the congestion control by its Linux name, for example `cubic`. If the system does not offer it, the lane
-    /// uses the system's default, and a debug event says so. Default: `bbr` between machines, `reno` within a
-    /// machine.
+    /// Sets the congestion control by its Linux name, for example `cubic`. All lanes keep it. If the system does not
+    /// offer it, the lane uses the system's default, and a debug event says so. Default: between machines `bbr`, or
+    /// `cubic` while collectives take less time with it; `reno` within a machine.
     #[must_use]
     pub fn congestion(mut self, name: impl Into<String>) -> Self {
         self.options.congestion = Some(name.into());
@@ -218,11 +219,11 @@ impl Transport for Tcp {
             let keys = expect.map(|expect| Ok::<_, LaneError>((self.keys()?.configs()?, expect)));
             let keys = keys.transpose()?;
             let stream = open::connect(to, self.connect_timeout).await?;
-            self.options.apply(&stream)?;
+            let connected = self.options.apply(stream)?;
             match keys {
-                None => Ok(lane::split(stream)),
+                None => Ok(lane::split(connected)),
                 Some((configs, expect)) => {
-                    let shaking = tls::dial(stream, configs, expect);
+                    let shaking = tls::dial(connected, configs, expect);
                     let shaken = timeout(self.connect_timeout, shaking).await;
                     shaken.unwrap_or(Err(LaneError::TimedOut))
                 }

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use pccl_core::transport::{Incoming, LaneError, Listener};
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::time::{Sleep, sleep};
 
 use crate::error::lane_error;
 use crate::lane;
-use crate::options::Options;
+use crate::options::{Connected, Options};
 use crate::tls::Acceptor;
 
 /// Maximum number of connections that wait to be accepted: the lanes of many peers that start at once. The system may
@@ -76,13 +76,13 @@ impl TcpLanes {
     fn poll_connection(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(TcpStream, SocketAddr), LaneError>> {
+    ) -> Poll<Result<(Connected, SocketAddr), LaneError>> {
         ready!(self.poll_pause(cx));
         match ready!(self.inner.poll_accept(cx)) {
             Ok((stream, from)) => {
                 self.next_pause = PAUSE;
-                self.options.apply(&stream)?;
-                Poll::Ready(Ok((stream, canonical(from))))
+                let connected = self.options.apply(stream)?;
+                Poll::Ready(Ok((connected, canonical(from))))
             }
             Err(error) => {
                 if !concerns_one_connection(&error) {
@@ -107,13 +107,13 @@ impl Listener for TcpLanes {
             {
                 return Poll::Ready(next);
             }
-            let (stream, from) = ready!(self.poll_connection(cx))?;
+            let (connected, from) = ready!(self.poll_connection(cx))?;
             match &mut self.acceptor {
                 None => {
-                    let lane = lane::split(stream);
+                    let lane = lane::split(connected);
                     return Poll::Ready(Ok(Incoming { lane, from }));
                 }
-                Some(acceptor) => acceptor.begin(stream, from),
+                Some(acceptor) => acceptor.begin(connected, from),
             }
         }
     }

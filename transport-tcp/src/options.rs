@@ -3,7 +3,7 @@
 use std::io::Result as IoResult;
 use std::time::Duration;
 
-use pccl_core::transport::LaneError;
+use pccl_core::transport::{CongestionControl, LaneError};
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::TcpStream;
 
@@ -49,6 +49,16 @@ const ON_LOOPBACK: &str = "reno";
 /// queue carries next to nothing (docs/performance.md, "A lossy path").
 const BETWEEN_MACHINES: &str = "bbr";
 
+/// What a lane between machines may get in its place. Nearly all systems lend it.
+const FOR_BURSTS: &str = "cubic";
+
+/// A connection with its options.
+pub(crate) struct Connected {
+    pub(crate) stream: TcpStream,
+    /// As [`LaneTx::congestion_control`](pccl_core::transport::LaneTx::congestion_control).
+    pub(crate) control: Option<CongestionControl>,
+}
+
 /// The options of every connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -72,8 +82,8 @@ impl Default for Options {
 impl Options {
     /// Sets all options. Only `TCP_NODELAY` must succeed, because without it every small frame waits for an
     /// acknowledgement. Without the others the lane still works.
-    pub(crate) fn apply(&self, stream: &TcpStream) -> Result<(), LaneError> {
-        let socket = SockRef::from(stream);
+    pub(crate) fn apply(&self, stream: TcpStream) -> Result<Connected, LaneError> {
+        let socket = SockRef::from(&stream);
         socket
             .set_tcp_nodelay(true)
             .map_err(|error| lane_error(&error))?;
@@ -83,9 +93,19 @@ impl Options {
         if let Some(limit) = self.user_timeout {
             optional("user timeout", set_user_timeout(&socket, limit));
         }
-        let congestion = self.congestion_on(is_local(stream));
-        optional("congestion control", set_congestion(&socket, congestion));
-        Ok(())
+        let is_local = is_local(&stream);
+        let set = set_congestion(&socket, self.congestion_on(is_local));
+        let has_choice = set.is_ok() && self.leaves_choice(is_local);
+        optional("congestion control", set);
+        Ok(Connected {
+            stream,
+            control: has_choice.then_some(CongestionControl::ModelBased),
+        })
+    }
+
+    /// Whether lanes may get another congestion control than they begin with. Whoever chose one keeps it.
+    pub(crate) const fn leaves_choice(&self, is_local: bool) -> bool {
+        !is_local && self.congestion.is_none()
     }
 
     /// Whether one lane between machines fills a path that loses packets: only with a congestion control that
@@ -106,8 +126,21 @@ impl Options {
     }
 }
 
+/// Changes the congestion control of a lane that has the choice. Returns what the lane has then. `None`: the system
+/// refuses, and will do so again.
+pub(crate) fn steer(stream: &TcpStream, control: CongestionControl) -> Option<CongestionControl> {
+    let name = match control {
+        CongestionControl::ModelBased => BETWEEN_MACHINES,
+        CongestionControl::LossBased => FOR_BURSTS,
+    };
+    let set = set_congestion(&SockRef::from(stream), name);
+    let control = set.is_ok().then_some(control);
+    optional("congestion control", set);
+    control
+}
+
 /// Whether the system permits this congestion control to this process.
-fn is_lent(congestion: &str) -> bool {
+pub(crate) fn is_lent(congestion: &str) -> bool {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None);
     let lent = socket.and_then(|socket| set_congestion(&SockRef::from(&socket), congestion));
     lent.is_ok()

@@ -14,6 +14,9 @@ use tokio::time::timeout;
 
 use super::{Keepalive, Tcp, open, options};
 
+#[cfg(target_os = "linux")]
+mod control;
+
 const V4: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 const V6: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 0);
 const V6_WILDCARD: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
@@ -64,9 +67,8 @@ async fn connection(tcp: &Tcp) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind(V4).await.unwrap();
     let to = Endpoint::Address(listener.local_addr().unwrap());
     let (opened, accepted) = tokio::join!(open::connect(&to, GUARD), listener.accept());
-    let opened = opened.unwrap();
-    tcp.options.apply(&opened).unwrap();
-    (opened, accepted.unwrap().0)
+    let connected = tcp.options.apply(opened.unwrap()).unwrap();
+    (connected.stream, accepted.unwrap().0)
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use pccl::transport::{
-    BoxFuture, Endpoint, Identity, Incoming, Lane, LaneError, LaneRx, LaneTx, Listener, Protocol,
-    Security, Transport,
+    BoxFuture, CongestionControl, Endpoint, Identity, Incoming, Lane, LaneError, LaneRx, LaneTx,
+    Listener, Protocol, Security, Transport,
 };
 
 /// Bytes that lanes of this peer have carried.
@@ -121,6 +121,14 @@ impl LaneTx for Tx {
 
     fn give_up_after(&mut self, limit: Duration) {
         self.0.give_up_after(limit);
+    }
+
+    fn congestion_control(&self) -> Option<CongestionControl> {
+        self.0.congestion_control()
+    }
+
+    fn set_congestion_control(&mut self, control: CongestionControl) {
+        self.0.set_congestion_control(control);
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {

@@ -9,13 +9,13 @@ use std::time::Duration;
 use pccl_core::crowd::Crowd;
 use pccl_core::origin::Origin;
 use pccl_core::transport::{Incoming, Lane, LaneError};
-use tokio::net::TcpStream;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::config::Configs;
 use super::handshake::{HANDSHAKE_RECORD, answer};
 use crate::lane;
+use crate::options::Connected;
 
 /// How long a handshake may take after the connection was accepted.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
@@ -40,10 +40,10 @@ impl Acceptor {
     }
 
     /// Starts the handshake of a connection. Must be called in a tokio runtime.
-    pub(crate) fn begin(&mut self, stream: TcpStream, from: SocketAddr) {
+    pub(crate) fn begin(&mut self, connected: Connected, from: SocketAddr) {
         let configs = Arc::clone(&self.configs);
         let shaking = self.shaking.spawn(async move {
-            let lane = timeout(HANDSHAKE_LIMIT, receive(stream, &configs)).await;
+            let lane = timeout(HANDSHAKE_LIMIT, receive(connected, &configs)).await;
             let lane = lane.unwrap_or(Err(LaneError::TimedOut));
             let lane = lane.map_err(of_one_connection)?;
             Ok(Incoming { lane, from })
@@ -77,13 +77,13 @@ fn of_one_connection(error: LaneError) -> LaneError {
 
 /// A connection that does not start with TLS becomes a lane that proves nothing, so that its user can send the other
 /// end a readable refusal.
-async fn receive(stream: TcpStream, configs: &Configs) -> Result<Lane, LaneError> {
+async fn receive(connected: Connected, configs: &Configs) -> Result<Lane, LaneError> {
     let mut first = [0];
-    let read = stream.peek(&mut first).await;
+    let read = connected.stream.peek(&mut first).await;
     match read.map_err(|error| crate::error::lane_error(&error))? {
         0 => Err(LaneError::Closed),
-        _ if first == [HANDSHAKE_RECORD] => answer(stream, configs).await,
-        _ => Ok(lane::split(stream)),
+        _ if first == [HANDSHAKE_RECORD] => answer(connected, configs).await,
+        _ => Ok(lane::split(connected)),
     }
 }
 

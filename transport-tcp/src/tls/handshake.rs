@@ -7,13 +7,12 @@ use std::io::{self, ErrorKind, IoSlice, Write};
 use std::sync::Arc;
 
 use pccl_core::id::Identity;
-use pccl_core::transport::{Lane, LaneError, Proven};
+use pccl_core::transport::{CongestionControl, Lane, LaneError, Proven};
 use pccl_trust::{Established, PublicKey, established};
 use rustls::pki_types::ServerName;
 use rustls::{
     AlertDescription, ClientConnection, Connection, Error, InvalidMessage, ServerConnection,
 };
-use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::config::Configs;
@@ -26,13 +25,14 @@ use super::record_writer::RecordWriter;
 use super::secrets::{Overheard, TrafficSecret};
 use super::session::Session;
 use crate::error::lane_error as socket_error;
+use crate::options::Connected;
 
 /// The first byte of every TLS connection: the type of a handshake record (RFC 8446, section 5.1).
 pub(super) const HANDSHAKE_RECORD: u8 = 0x16;
 
 /// The handshake of the end that dials. It has no time limit of its own.
 pub(crate) async fn dial(
-    stream: TcpStream,
+    connected: Connected,
     configs: &Configs,
     expect: Identity,
 ) -> Result<Lane, LaneError> {
@@ -43,7 +43,7 @@ pub(crate) async fn dial(
     config.key_log = secrets.clone();
     let connection = ClientConnection::new(Arc::new(config), name);
     let connection = connection.map_err(|error| lane_error(&error))?;
-    let handshake = Handshake::new(stream, connection.into(), secrets);
+    let handshake = Handshake::new(connected, connection.into(), secrets);
     let lane = handshake.shake_hands(configs.own).await?;
     // The handshake has failed already if it is anybody else.
     match lane.identity() == Some(expect) {
@@ -53,13 +53,13 @@ pub(crate) async fn dial(
 }
 
 /// The handshake of the end that accepts. It takes any key: the caller decides who is admitted.
-pub(super) async fn answer(stream: TcpStream, configs: &Configs) -> Result<Lane, LaneError> {
+pub(super) async fn answer(connected: Connected, configs: &Configs) -> Result<Lane, LaneError> {
     let secrets = Arc::new(Overheard::default());
     let mut config = (*configs.server).clone();
     config.key_log = secrets.clone();
     let connection = ServerConnection::new(Arc::new(config));
     let connection = connection.map_err(|error| lane_error(&error))?;
-    let handshake = Handshake::new(stream, connection.into(), secrets);
+    let handshake = Handshake::new(connected, connection.into(), secrets);
     handshake.shake_hands(configs.own).await
 }
 
@@ -67,17 +67,19 @@ pub(super) async fn answer(stream: TcpStream, configs: &Configs) -> Result<Lane,
 struct Handshake {
     rx: OwnedReadHalf,
     tx: OwnedWriteHalf,
+    control: Option<CongestionControl>,
     connection: Connection,
     read_buffer: ReadBuffer,
     secrets: Arc<Overheard>,
 }
 
 impl Handshake {
-    fn new(stream: TcpStream, connection: Connection, secrets: Arc<Overheard>) -> Self {
-        let (rx, tx) = stream.into_split();
+    fn new(connected: Connected, connection: Connection, secrets: Arc<Overheard>) -> Self {
+        let (rx, tx) = connected.stream.into_split();
         Self {
             rx,
             tx,
+            control: connected.control,
             connection,
             read_buffer: ReadBuffer::default(),
             secrets,
@@ -199,7 +201,7 @@ impl Handshake {
         read_buffer.release();
         let reader = RecordReader::new(read_buffer, Opener::new(other)?, is_of_server);
         let session = Session::new(self.tx, RecordWriter::new(Sealer::new(own)?));
-        Ok(lane::split(session, self.rx, reader))
+        Ok(lane::split(session, self.rx, reader, self.control))
     }
 }
 

@@ -5,17 +5,22 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx};
+use pccl_core::transport::{CongestionControl, Lane, LaneError, LaneRx, LaneTx};
 use socket2::SockRef;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::oneshot;
 
 use super::record_reader::RecordReader;
 use super::session::Session;
-use crate::options::{is_local, shorten_user_timeout};
+use crate::options::{is_local, shorten_user_timeout, steer};
 
 /// Makes a lane of a session.
-pub(super) fn split(session: Session, half: OwnedReadHalf, reader: RecordReader) -> Lane {
+pub(super) fn split(
+    session: Session,
+    half: OwnedReadHalf,
+    reader: RecordReader,
+    control: Option<CongestionControl>,
+) -> Lane {
     let is_local = is_local(half.as_ref());
     let session = Arc::new(session);
     let (sending, ends) = oneshot::channel();
@@ -23,6 +28,7 @@ pub(super) fn split(session: Session, half: OwnedReadHalf, reader: RecordReader)
     let tx = TlsTx {
         session: Arc::clone(&session),
         is_local,
+        control,
         _sending: sending,
     };
     let rx = TlsRx {
@@ -65,6 +71,7 @@ fn shut_down(session: &Session) {
 struct TlsTx {
     session: Arc<Session>,
     is_local: bool,
+    control: Option<CongestionControl>,
     /// Dropped with this half.
     _sending: oneshot::Sender<()>,
 }
@@ -88,6 +95,15 @@ impl LaneTx for TlsTx {
 
     fn give_up_after(&mut self, limit: Duration) {
         shorten_user_timeout(self.session.half.as_ref(), limit);
+    }
+
+    fn congestion_control(&self) -> Option<CongestionControl> {
+        self.control
+    }
+
+    fn set_congestion_control(&mut self, control: CongestionControl) {
+        let stream = self.session.half.as_ref();
+        self.control = self.control.and_then(|_| steer(stream, control));
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
