@@ -27,6 +27,8 @@
 //! | `pacer` | which operations contribute, and with which share |
 //! | `checksums` | which lanes carry checksums |
 //! | `lanes` | how many lanes of a link a reduce takes |
+//! | `control` | which congestion control lanes between machines have |
+//! | `trial` | how both find out which way carries more |
 //!
 //! How long something may stand still is no limit of pace; `run::stall` has those.
 
@@ -36,13 +38,17 @@ use pccl_core::plan::{Algorithm, STRIPE_BYTES_MIN};
 use pccl_core::wire::{COPIED_PAYLOAD_MAX, FRAME_PAYLOAD_MAX, SITE_RING_PAYLOAD_MAX};
 
 mod checksums;
+mod control;
 mod lanes;
 mod pacer;
+mod trial;
 mod window;
 
 pub use checksums::Checksums;
-pub(crate) use lanes::{LaneChoice, Rate};
+pub(crate) use control::{ControlChoice, Load, Timed};
+pub(crate) use lanes::LaneChoice;
 pub(crate) use pacer::{Pacer, Pass};
+pub(crate) use trial::{Rate, TEACHES_FROM, rate};
 pub(crate) use window::Window;
 
 /// Elements of an encoded frame; a frame is shorter only at the end of a chunk. All peers have to agree.

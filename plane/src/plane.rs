@@ -15,7 +15,7 @@ use crate::handover::{
     Course, Inbox, Installed, LinkBroke, LinkState, Operation, Registry, Reports, StandingLink,
 };
 use crate::memory::Pool;
-use crate::pace::{IDLE_FRAMES_MAX, Pacer, PlaneConfig};
+use crate::pace::{ControlChoice, IDLE_FRAMES_MAX, Pacer, PlaneConfig};
 use crate::progress::Progress;
 use crate::ranks::{LanesInUse, LinkInUse, Ranks};
 use crate::run::{OperationPort, Receiving, Sending};
@@ -27,6 +27,7 @@ pub struct DataPlane {
     registry: Arc<Registry>,
     pacer: Arc<Pacer>,
     pool: Arc<Pool>,
+    control: Arc<ControlChoice>,
     reports: Reports,
     installed: BTreeMap<LinkId, Installed>,
     standing: BTreeMap<LinkId, StandingLink>,
@@ -42,6 +43,7 @@ impl DataPlane {
             registry: Arc::default(),
             pacer: Pacer::new(config.concurrent, config.frame_bytes as u64),
             pool: Pool::new(IDLE_FRAMES_MAX),
+            control: Arc::default(),
             reports: Reports {
                 progress: Progress::default(),
                 broken: events,
@@ -75,6 +77,7 @@ impl DataPlane {
     /// and installed. Has to be called inside a tokio runtime, whose tasks serve the lanes.
     pub fn adopt(&mut self, ranks: Option<Ranks>, links: &[LinkInUse]) {
         self.pacer.links_changed();
+        self.control.links_changed();
         let mut installed = std::mem::take(&mut self.installed);
         let mut before = std::mem::take(&mut self.standing);
         for LinkInUse { link, lanes } in links {
@@ -100,10 +103,11 @@ impl DataPlane {
         let Self {
             config,
             registry,
+            control,
             reports,
             ..
         } = self;
-        StandingLink::stand(link, installed, config, registry, reports)
+        StandingLink::stand(link, installed, config, registry, (control, reports))
     }
 
     /// Registers an execution, so that frames find it. Executions begin in the order of their numbers.
@@ -158,6 +162,7 @@ impl DataPlane {
             is_within_machine: self.ranks.as_ref().is_some_and(Ranks::are_within_machine),
             config: self.config.clone(),
             pool: Arc::clone(&self.pool),
+            control: Arc::clone(&self.control),
             registry: Arc::clone(&self.registry),
             course,
             inbox: Some((pass, inbox)),
@@ -212,6 +217,7 @@ impl DataPlane {
 
     /// The frames of `seq` are thrown away from here on, and a run that has not ended ends as stopped, at once.
     pub fn stop(&mut self, seq: Seq) {
+        self.control.stopped(seq, self.registry.was_alone(seq));
         self.registry.stop(seq);
     }
 

@@ -9,35 +9,29 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use pccl_core::id::Round;
-use pccl_core::plan::Algorithm;
 use pccl_core::topology::{LinkId, Way};
 use pccl_core::wire::FrameHeader;
-use tokio::time::Instant;
 
 use crate::handover::{Delivery, Inbox, RxLane, TxLane};
 use crate::memory::UserBuffers;
-use crate::pace::{Pass, Rate, Share};
+use crate::pace::{Pass, Share};
 use crate::work::{IncomingFrame, Misfit, NotTaken, OutgoingFrame, RankWork};
 use lanes::{Arrived, RxWork, TxWork};
 use stall::Stall;
+use teaching::Teaching;
 
 mod lanes;
 mod port;
 mod stall;
 mod stalling;
+mod teaching;
 
 use port::TellWaits;
 pub use port::{OperationPort, RunFailure, RunStats, WaitedLink, Waits};
 pub(crate) use port::{Receiving, Sending};
 pub(crate) use stall::LOOKS_PER_STALL;
-
-/// What a reduce that took less time carries is a matter of the scheduler more than of the path.
-const TEACHES_FROM: Duration = Duration::from_millis(50);
-
-const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
 /// A run in progress. Dropping it gives the lanes to others, each at the boundary of a frame.
 struct Run<'a, 'b> {
@@ -50,8 +44,7 @@ struct Run<'a, 'b> {
     outs: Vec<Out<'a>>,
     stats: RunStats,
     stall: Stall,
-    /// When it began. `None`: there is nothing to be learned about how many lanes to take.
-    begun: Option<Instant>,
+    teaching: Teaching,
     tell_waits: Option<TellWaits<'a>>,
 }
 
@@ -103,7 +96,7 @@ impl<'a, 'b> Run<'a, 'b> {
             buffers,
             inbox,
             stats: RunStats::default(),
-            begun: None,
+            teaching: Teaching::default(),
             tell_waits: None,
         };
         run.work.set_share(Share::Nothing);
@@ -114,16 +107,8 @@ impl<'a, 'b> Run<'a, 'b> {
         }
         if port.registry.is_alone(port.seq) {
             run.take_lanes();
-            // The root of a broadcast is done when its last bytes are in buffers, and the others wait for it. So it is
-            // with the one that contributes the most. In a relay ranks wait for sums on their way around.
-            let has_choice = port.algorithm != Algorithm::Relay
-                && port.spec.kind.root().is_none()
-                && port.spec.kind.own_and_limit().is_none()
-                && OperationPort::has_choice(run.work.stripes(), sending)
-                // It may wait for others to be told, for which no path is to blame.
-                && !port.course.is_ahead();
-            run.begun = has_choice.then(Instant::now);
         }
+        run.teaching = Teaching::new(port, sending, run.work.stripes());
         Ok(run)
     }
 
@@ -150,6 +135,7 @@ impl<'a, 'b> Run<'a, 'b> {
             while let Poll::Ready(delivery) = self.inbox.poll_next(cx) {
                 self.delivered(delivery)?;
             }
+            self.steer_if_overdue();
             // Who sends first lets other ranks begin.
             let mut moved = self.send_all(cx)?;
             for at in 0..self.ins.len() {
@@ -168,26 +154,6 @@ impl<'a, 'b> Run<'a, 'b> {
                     Err(failure) => Poll::Ready(Err(failure)),
                 };
             }
-        }
-    }
-
-    /// Learns from an operation that was alone how many lanes to take.
-    fn note_what_was_carried(&self) {
-        let was_alone = || self.port.registry.was_alone(self.port.seq);
-        let begun = self.begun.filter(|_| was_alone());
-        if let Some((begun, out)) = begun.zip(self.outs.first()) {
-            let lanes = u16::try_from(self.outs.len()).unwrap_or(u16::MAX);
-            let took = begun.elapsed();
-            if took < TEACHES_FROM {
-                return;
-            }
-            let nanos = took.as_nanos().max(1);
-            let rate = u128::from(self.stats.bytes_sent) * NANOS_PER_SECOND / nanos;
-            let rate = Rate::try_from(rate).unwrap_or(Rate::MAX);
-            tracing::debug!(rank = out.to.rank, lanes, rate, "a reduce has ended");
-            let mut choice = out.to.link.choice();
-            let stripes = u16::try_from(self.work.stripes()).unwrap_or(u16::MAX);
-            choice.carried((self.port.bytes(), stripes), lanes, rate);
         }
     }
 

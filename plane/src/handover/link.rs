@@ -13,7 +13,7 @@ use super::receiving::Home;
 use super::registry::Registry;
 use super::sending::TxSlot;
 use super::{receiving, sending};
-use crate::pace::{LaneChoice, PlaneConfig};
+use crate::pace::{ControlChoice, LaneChoice, PlaneConfig};
 use crate::progress::Progress;
 
 /// What is known about a link by everybody who uses it.
@@ -31,6 +31,8 @@ pub(crate) struct LinkState {
     strays: AtomicU64,
     /// How many of its lanes the sender uses.
     choice: Mutex<LaneChoice>,
+    /// Which congestion control its lanes should have.
+    control: Arc<ControlChoice>,
     reports: Reports,
 }
 
@@ -106,6 +108,11 @@ impl LinkState {
         self.choice.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Which congestion control its lanes should have.
+    pub(crate) fn control(&self) -> &ControlChoice {
+        &self.control
+    }
+
     /// Lanes that have ended. Only under the registry's lock.
     pub(crate) fn ended_lanes(&self) -> Vec<u16> {
         (0..)
@@ -158,7 +165,7 @@ impl StandingLink {
         installed: Installed,
         config: &PlaneConfig,
         registry: &Arc<Registry>,
-        reports: &Reports,
+        (control, reports): (&Arc<ControlChoice>, &Reports),
     ) -> Self {
         let stall = config.stall;
         let Installed { built, lanes } = installed;
@@ -171,6 +178,7 @@ impl StandingLink {
             moves: AtomicU64::new(0),
             strays: AtomicU64::new(0),
             choice: Mutex::new(LaneChoice::new(count, link.with.0)),
+            control: Arc::clone(control),
             reports: reports.clone(),
         });
         let (mut slots, mut homes) = (Vec::new(), Vec::new());

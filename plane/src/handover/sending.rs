@@ -28,6 +28,8 @@ pub(crate) struct TxSlot {
     is_local: bool,
     /// Payloads get a checksum.
     is_summed: bool,
+    /// Its congestion control can be chosen.
+    has_control: bool,
     turns: Mutex<Turns>,
     /// Does anybody wait? Read for every frame, without the lock.
     contended: AtomicBool,
@@ -92,6 +94,30 @@ impl TxSlot {
         matches!(self.turns().state, TurnState::Idle(_))
     }
 
+    /// Can its congestion control be chosen?
+    pub(crate) const fn has_control(&self) -> bool {
+        self.has_control
+    }
+
+    /// Gives the lane the congestion control that it should have, unless an operation has it, which does so itself.
+    pub(crate) fn steer_if_idle(&self) {
+        if let TurnState::Idle(tx) = &mut self.turns().state {
+            self.steer(tx.as_mut());
+        }
+    }
+
+    /// Gives the lane the congestion control that it should have.
+    fn steer(&self, tx: &mut dyn LaneTx) {
+        if !self.has_control {
+            return;
+        }
+        let wanted = self.link.control().wanted();
+        if tx.congestion_control().is_some_and(|has| has != wanted) {
+            tracing::debug!(lane = self.lane, link = ?self.link.link(), ?wanted, "another congestion control");
+            tx.set_congestion_control(wanted);
+        }
+    }
+
     /// Asks for the lane. `None`: it will be delivered when it is this one's turn.
     pub(crate) fn ask(self: &Arc<Self>, address: &DeliverySender) -> Result<Option<TxLane>, Ended> {
         let mut turns = self.turns();
@@ -151,6 +177,11 @@ impl TxLane {
     /// Does another operation wait for it?
     pub(crate) fn is_wanted(&self) -> bool {
         self.slot.contended.load(Ordering::Relaxed)
+    }
+
+    /// Gives it the congestion control that it should have.
+    pub(crate) fn steer(&mut self) {
+        self.slot.steer(self.tx.as_mut());
     }
 
     /// Sends at least one byte of what is not empty.
@@ -237,6 +268,7 @@ impl Keeper {
             link: Arc::clone(link),
             is_local: ends.tx.is_local(),
             is_summed,
+            has_control: ends.tx.congestion_control().is_some(),
             turns: Mutex::new(Turns {
                 state: TurnState::Idle(ends.tx),
                 waiting: VecDeque::new(),

@@ -13,6 +13,8 @@
 
 use std::collections::BTreeMap;
 
+use super::trial::{Rate, Trial, Verdict};
+
 /// Reduces between two trials, at first. Twice as many after each trial in vain.
 const PAUSE_MIN: u32 = 16;
 
@@ -23,9 +25,6 @@ const PAUSE_MAX: u32 = 1024;
 /// The first ones fall together, and those after a change of a path that all of them feel.
 const STAGGERS: u32 = 8;
 
-/// Reduces whose mean decides about a trial.
-const SAMPLES: u64 = 2;
-
 /// Fewer lanes are kept if they carry at least so many percent of what more did: they leave more of the queue to
 /// everybody else on the path.
 const FEWER_CARRY: u64 = 95;
@@ -33,22 +32,11 @@ const FEWER_CARRY: u64 = 95;
 /// More lanes are kept if they carry at least so many percent of what fewer did.
 const MORE_CARRY: u64 = 108;
 
-/// A trial ends at the first reduce that carries less than so many percent of what was carried before.
-const HOPELESS: u64 = 80;
-
-/// The same of the first reduce of a trial, which does not count: lanes that were idle find out about the path, and
-/// those that are to carry what others did need time to grow. BBR doubles its rate in some 25 round trips
-/// (Cardwell et al., "BBR: Congestion-Based Congestion Control", 2016).
-const HOPELESS_AT_FIRST: u64 = 60;
-
 /// The path is another one if it carries so many times as much, or as little, as halves: one and a half.
 const CHANGED_HALVES: u64 = 3;
 
 /// Then the next trial is at most so many reduces away.
 const PAUSE_AFTER_CHANGE: u32 = 8;
-
-/// Bytes per second.
-pub(crate) type Rate = u64;
 
 /// What is known about a link.
 #[derive(Debug)]
@@ -74,6 +62,12 @@ impl LaneChoice {
     pub(crate) fn lanes(&self, bytes: u64) -> u16 {
         let known = self.by_size.get(&size_of(bytes));
         known.map_or_else(|| self.held_near(size_of(bytes)), Trials::lanes)
+    }
+
+    /// Is another number of lanes being tried?
+    pub(crate) fn is_trying(&self) -> bool {
+        let mut trials = self.by_size.values();
+        trials.any(|trials| matches!(trials.stage, Stage::Trying { .. }))
     }
 
     /// A reduce of so many bytes and stripes has ended that was alone, and took long enough to tell anything. Of one
@@ -129,18 +123,11 @@ enum Stage {
     Cold,
     /// As many lanes as are held. What the last reduce carried.
     Holding(Option<Rate>),
-    Trying(Trial),
-}
-
-#[derive(Debug)]
-struct Trial {
-    lanes: u16,
-    way: Way,
-    /// What was carried before.
-    against: Rate,
-    /// Reduces so far, and the sum of what those carried that count.
-    reduces: u64,
-    sum: u64,
+    Trying {
+        lanes: u16,
+        way: Way,
+        trial: Trial,
+    },
 }
 
 impl Trials {
@@ -160,7 +147,7 @@ impl Trials {
     const fn lanes(&self) -> u16 {
         match &self.stage {
             Stage::Cold | Stage::Holding(_) => self.held,
-            Stage::Trying(trial) => trial.lanes,
+            Stage::Trying { lanes, .. } => *lanes,
         }
     }
 
@@ -173,9 +160,10 @@ impl Trials {
                     self.held_carried(u64::midpoint(before, rate));
                 }
             }
-            Stage::Trying(trial) => {
+            Stage::Trying { lanes, way, trial } => {
+                let (tried, against) = ((*lanes, *way), trial.against());
                 if let Some(verdict) = trial.carried(rate) {
-                    self.decided(verdict);
+                    self.decided(tried, against, verdict);
                 }
             }
         }
@@ -201,13 +189,12 @@ impl Trials {
         let next = self.next(self.way).map(|lanes| (self.way, lanes));
         let next = next.or_else(|| self.next(turned).map(|lanes| (turned, lanes)));
         if let Some((way, lanes)) = next {
-            self.stage = Stage::Trying(Trial {
-                lanes,
-                way,
-                against,
-                reduces: 0,
-                sum: 0,
-            });
+            let enough = match way {
+                Way::Fewer => FEWER_CARRY,
+                Way::More => MORE_CARRY,
+            };
+            let trial = Trial::new(enough, against);
+            self.stage = Stage::Trying { lanes, way, trial };
         }
     }
 
@@ -220,71 +207,24 @@ impl Trials {
         (next != self.held).then_some(next)
     }
 
-    fn decided(&mut self, verdict: Verdict) {
-        let Stage::Trying(trial) = std::mem::replace(&mut self.stage, Stage::Holding(None)) else {
-            return;
-        };
+    fn decided(&mut self, (lanes, way): (u16, Way), against: Rate, verdict: Verdict) {
+        self.stage = Stage::Holding(None);
         match verdict {
             Verdict::Kept(rate) => {
-                self.held = trial.lanes;
+                self.held = lanes;
                 self.decided_at = Some(rate);
                 self.pause = PAUSE_MIN;
-                self.way = trial.way;
-                if self.next(trial.way).is_some() {
+                self.way = way;
+                if self.next(way).is_some() {
                     // Little losses of one step after the other would add up.
-                    return self.try_next(rate.max(trial.against));
+                    return self.try_next(rate.max(against));
                 }
             }
-            Verdict::InVain => self.decided_at = Some(trial.against),
+            Verdict::InVain => self.decided_at = Some(against),
         }
-        self.way = trial.way.turned();
+        self.way = way.turned();
         self.rest = self.pause + self.pause * self.stagger / STAGGERS;
         self.pause = self.pause.saturating_mul(2).min(PAUSE_MAX);
-    }
-}
-
-/// What a trial has shown.
-enum Verdict {
-    /// The tried number is held from here on. It carries this.
-    Kept(Rate),
-    InVain,
-}
-
-impl Trial {
-    /// Another reduce has ended. `None`: it is not decided yet.
-    fn carried(&mut self, rate: Rate) -> Option<Verdict> {
-        self.reduces += 1;
-        let is_first = self.reduces == 1;
-        let hopeless = if is_first {
-            HOPELESS_AT_FIRST
-        } else {
-            HOPELESS
-        };
-        if !self.is_at_least(hopeless, rate) {
-            return Some(Verdict::InVain);
-        }
-        if is_first {
-            return None;
-        }
-        self.sum = self.sum.saturating_add(rate);
-        if self.reduces <= SAMPLES {
-            return None;
-        }
-        let enough = match self.way {
-            Way::Fewer => FEWER_CARRY,
-            Way::More => MORE_CARRY,
-        };
-        let rate = self.sum / SAMPLES;
-        Some(if self.is_at_least(enough, rate) {
-            Verdict::Kept(rate)
-        } else {
-            Verdict::InVain
-        })
-    }
-
-    /// Is it at least so many percent of what was carried before?
-    fn is_at_least(&self, percent: u64, rate: Rate) -> bool {
-        u128::from(rate) * 100 >= u128::from(self.against) * u128::from(percent)
     }
 }
 

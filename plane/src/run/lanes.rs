@@ -115,9 +115,15 @@ impl RxWork {
 
 impl TxWork {
     /// The lane, as it was asked for.
-    pub(crate) fn obtained(&mut self, tx: TxLane) {
+    pub(crate) fn obtained(&mut self, mut tx: TxLane) {
         self.asked = false;
+        tx.steer();
         self.tx = Some(tx);
+    }
+
+    /// The lane gets the congestion control that it should have.
+    pub(crate) fn steer(&mut self) {
+        self.tx.iter_mut().for_each(TxLane::steer);
     }
 
     /// Is the lane here? Asks for it where it is not.
@@ -130,10 +136,8 @@ impl TxWork {
         if self.tx.is_none() && !self.asked {
             let slot = sending.slots.get(usize::from(number));
             match slot.map(|slot| slot.ask(address)) {
-                Some(Ok(tx)) => {
-                    self.asked = tx.is_none();
-                    self.tx = tx;
-                }
+                Some(Ok(Some(tx))) => self.obtained(tx),
+                Some(Ok(None)) => self.asked = true,
                 Some(Err(_)) | None => {
                     sending.link.report();
                     return Err(RunFailure::LaneLost);

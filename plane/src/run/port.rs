@@ -13,7 +13,7 @@ use pccl_core::topology::LinkId;
 use super::Run;
 use crate::handover::{Course, DeliverySender, Home, Inbox, LinkState, Registry, TxSlot};
 use crate::memory::{Pool, UserBuffers};
-use crate::pace::{Copied, Pass, PlaneConfig};
+use crate::pace::{ControlChoice, Copied, Pass, PlaneConfig};
 use crate::work::{Defect, Exit, Place, RankWork, Task, element_of};
 
 /// What a finished operation moved, in bytes of payload.
@@ -93,6 +93,7 @@ pub struct OperationPort {
     pub(crate) is_within_machine: bool,
     pub(crate) config: PlaneConfig,
     pub(crate) pool: Arc<Pool>,
+    pub(crate) control: Arc<ControlChoice>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) course: Arc<Course>,
     /// `None` once run.
@@ -305,6 +306,12 @@ impl OperationPort {
             [to] => stripes > 1 && to.slots.len() > 1 && !to.is_local(),
             [] | [_, ..] => false,
         }
+    }
+
+    /// Can the congestion control of any of these lanes be chosen?
+    pub(crate) fn has_control(sending: &[Sending]) -> bool {
+        let mut slots = sending.iter().flat_map(|to| to.slots.iter());
+        slots.any(|slot| slot.has_control())
     }
 
     /// This rank's part. `None`: as [`shards`](Self::shards).

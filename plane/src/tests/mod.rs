@@ -20,6 +20,7 @@ mod reference;
 mod sharing;
 mod simulated;
 mod stalled;
+mod steering;
 mod support;
 mod together;
 mod worker;

@@ -102,10 +102,7 @@ pub const DRIVERS: &[Mistake] = &[
     Mistake {
         name: "a-lane-is-not-asked-for-again",
         file: "plane/src/run/lanes.rs",
-        edits: &[(
-            "self.asked = false;\n        self.tx = Some(tx);",
-            "self.tx = Some(tx);",
-        )],
+        edits: &[("self.asked = false;\n        tx.steer();", "tx.steer();")],
         found_by: FoundBy::Simulator,
     },
     Mistake {
