@@ -242,6 +242,7 @@ impl DataPlane {
 
 impl Drop for DataPlane {
     fn drop(&mut self) {
+        self.control.links_changed();
         self.registry.end_all();
     }
 }

@@ -135,7 +135,7 @@ impl<'a, 'b> Run<'a, 'b> {
             while let Poll::Ready(delivery) = self.inbox.poll_next(cx) {
                 self.delivered(delivery)?;
             }
-            self.steer_if_overdue();
+            self.steer();
             // Who sends first lets other ranks begin.
             let mut moved = self.send_all(cx)?;
             for at in 0..self.ins.len() {

@@ -91,7 +91,7 @@ impl Default for Tcp {
 impl Tcp {
     /// A transport with defaults: 5 s to connect, and 11 s until a silent host is given up. Between machines lanes begin
     /// with the congestion control `bbr`, because a long path that loses packets needs it, and a ring edge has 4 lanes.
-    /// A peer changes its lanes to `cubic` for as long as collectives take less time with it. If the system does not
+    /// A peer changes its lanes to `cubic` if trials show that collectives take less time. If the system does not
     /// have `bbr`, or does not permit it to this process, nothing is changed, and an edge has 16 lanes. Within a machine
     /// the congestion control is `reno`, because pacing only delays bytes there.
     #[must_use]
@@ -164,7 +164,7 @@ impl Tcp {
 
     /// Sets the congestion control by its Linux name, for example `cubic`. All lanes keep it. If the system does not
     /// offer it, the lane uses the system's default, and a debug event says so. Default: between machines `bbr`, or
-    /// `cubic` while collectives take less time with it; `reno` within a machine.
+    /// `cubic` if trials show that collectives take less time; `reno` within a machine.
     #[must_use]
     pub fn congestion(mut self, name: impl Into<String>) -> Self {
         self.options.congestion = Some(name.into());

@@ -126,17 +126,16 @@ impl Options {
     }
 }
 
-/// Changes the congestion control of a lane that has the choice. Returns what the lane has then. `None`: the system
-/// refuses, and will do so again.
-pub(crate) fn steer(stream: &TcpStream, control: CongestionControl) -> Option<CongestionControl> {
+/// Changes the congestion control of a connection. Returns whether the system has done so.
+pub(crate) fn steer(stream: &TcpStream, control: CongestionControl) -> bool {
     let name = match control {
         CongestionControl::ModelBased => BETWEEN_MACHINES,
         CongestionControl::LossBased => FOR_BURSTS,
     };
     let set = set_congestion(&SockRef::from(stream), name);
-    let control = set.is_ok().then_some(control);
+    let is_set = set.is_ok();
     optional("congestion control", set);
-    control
+    is_set
 }
 
 /// Whether the system permits this congestion control to this process.

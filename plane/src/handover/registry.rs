@@ -205,7 +205,17 @@ impl Registry {
         self.state().runs_alone(seq)
     }
 
-    /// The same, and no other one has begun since it did.
+    /// How many operations run.
+    pub(crate) fn at_once(&self) -> usize {
+        self.state().running.len()
+    }
+
+    /// Does it run, alone or not?
+    pub(crate) fn runs(&self, seq: Seq) -> bool {
+        self.state().running.contains_key(&seq)
+    }
+
+    /// Does no other operation run, and has no other one begun since it did?
     pub(crate) fn was_alone(&self, seq: Seq) -> bool {
         let state = self.state();
         state.newest == Some(seq) && state.runs_alone(seq)

@@ -99,7 +99,7 @@ impl TxSlot {
         self.has_control
     }
 
-    /// Gives the lane the congestion control that it should have, unless an operation has it, which does so itself.
+    /// Gives the lane the congestion control that it should have, unless an operation has it, which then does so.
     pub(crate) fn steer_if_idle(&self) {
         if let TurnState::Idle(tx) = &mut self.turns().state {
             self.steer(tx.as_mut());

@@ -9,11 +9,12 @@
 //! All links of a peer have the same one, because a collective over many of them takes as long as the slowest one:
 //! alone, none would gain. For the same reason the peers of a run try at the same time, and measure the same: from the
 //! beginning of a collective to its verdict, so until all are done. They need no messages for that: all of them begin
-//! anew when their links change, count the same collectives, and try again at round numbers. The model is also taken
-//! back if it carries as much, so a peer that alone holds a loss-based one, which gains nothing, gives it up.
+//! anew when their links change, count collectives that run one after the other alike, and try again at round numbers.
+//! The model is also taken back if it carries as much, so a peer that alone holds a loss-based one, which gains
+//! nothing, gives it up.
 //!
 //! A loss-based one may carry a fortieth where packets are lost. So it is given up in the middle of a collective that
-//! takes much longer than those before, and if collectives that can be compared become rare.
+//! takes much longer than those before, before a larger one, and if collectives that can be compared become rare.
 
 use std::mem::Discriminant;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,11 +50,19 @@ const MODEL_CARRIES: u64 = 97;
 /// Of the mean of what is carried, the last collective is one part of so many.
 const PARTS: u64 = 4;
 
-/// A collective that runs alone and loses no packets takes at most so many times as long as the mean of those before.
+/// A loss-based one is given up if a collective takes so many times as long as those before. If several run at once,
+/// each may take as many times longer.
 const OVERDUE: u128 = 3;
+
+/// The same of a collective of another kind or algorithm on as many bytes at most. A ring in a bad order takes four
+/// times as long as two levels.
+const OTHER_OVERDUE: u128 = 10;
 
 /// What is known is forgotten after so many collectives that cannot be compared.
 const FORGOTTEN_AFTER: u32 = 16;
+
+/// If nothing could be tried in so many collectives, hardly anything will be.
+const UNDECIDED_AFTER: u32 = 16;
 
 /// The choice of a peer.
 #[derive(Debug, Default)]
@@ -84,13 +93,13 @@ impl Load {
     }
 }
 
-/// A collective that has begun alone.
+/// A collective that all ranks have begun.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timed {
     pub(crate) seq: Seq,
     pub(crate) load: Load,
     pub(crate) begun: Instant,
-    /// It takes as long as the others of its load.
+    /// It began alone, and takes as long as the others of its load.
     pub(crate) is_comparable: bool,
 }
 
@@ -98,8 +107,6 @@ pub(crate) struct Timed {
 #[derive(Debug)]
 struct Awaited {
     timed: Timed,
-    /// Whether a trial may follow.
-    may_try: bool,
     /// What gives the loss-based one up if the collective takes too long.
     guard: Option<AbortHandle>,
 }
@@ -116,57 +123,69 @@ impl ControlChoice {
         self.trials().wanted()
     }
 
-    /// Other links stand: nothing is known about them.
+    /// Other links stand, or the same ones in another group. Nothing is known about them, and all peers of the group
+    /// begin anew.
     pub(crate) fn links_changed(&self) {
         *self.trials() = Trials::default();
+        *self.awaited() = None;
     }
 
-    /// Has a trial been decided, and is there none at this moment? Until then, what is carried tells nothing about
-    /// anything else.
+    /// Is nothing tried, and will nothing be soon? Until then, what is carried tells nothing about anything else.
     pub(crate) fn is_settled(&self) -> bool {
         self.trials().is_settled()
     }
 
-    /// A collective begins. `None`: it is not alone, or waits for others to be told.
-    pub(crate) fn begins(&self, load: Option<Load>) {
-        self.trials().begins(load);
+    /// A collective begins. Those that are not comparable are not alone, wait for others to be told, or have ended here
+    /// before they have elsewhere.
+    pub(crate) fn begins(&self, load: Load, is_comparable: bool) {
+        self.trials().begins(load, is_comparable);
     }
 
-    /// When a collective has taken so long that a loss-based one is to blame. `None`: the lanes have none.
-    pub(crate) fn overdue_at(&self, timed: &Timed) -> Option<Instant> {
+    /// When a collective has taken so long that a loss-based one is to blame, if so many have run at once. `None`: the
+    /// lanes have none.
+    pub(crate) fn overdue_at(&self, timed: &Timed, at_once: usize) -> Option<Instant> {
         let limit = self.trials().limit(timed.load)?;
-        timed.begun.checked_add(limit)
+        let times = u32::try_from(at_once).unwrap_or(u32::MAX).max(1);
+        timed.begun.checked_add(limit.checked_mul(times)?)
     }
 
-    /// A collective has exceeded its limit.
+    /// A collective has exceeded its limit. What it takes tells nothing about what lanes have from here on.
     pub(crate) fn give_up(&self, seq: Seq) {
         tracing::debug!(%seq, "a loss-based congestion control is given up");
+        if let Some(awaited) = self.awaited().as_mut() {
+            awaited.timed.is_comparable = false;
+        }
         self.trials().give_up(seq.0);
     }
 
-    /// The run of a collective has ended here, so its last bytes are in the lanes. If it is then overdue elsewhere,
-    /// `steer` is called, which gives them what they should have. Must be called in a tokio runtime. `may_try`: nothing
-    /// else is being tried on the lanes.
+    /// The run of a collective has ended here, so its last bytes are in the lanes. If it becomes overdue elsewhere,
+    /// the loss-based one is given up, and `steer` is called, which has to change the lanes. Must be called in a tokio
+    /// runtime. `at_once`: how many collectives run.
     pub(crate) fn awaits(
         self: &Arc<Self>,
         timed: Timed,
-        may_try: bool,
+        at_once: impl Fn() -> usize + Send + 'static,
         steer: impl FnOnce() + Send + 'static,
     ) {
-        let guard = self.overdue_at(&timed).map(|at| {
+        let overdue_at = self.overdue_at(&timed, at_once());
+        let guard = overdue_at.map(|mut at| {
             let choice = Arc::clone(self);
             let guard = tokio::spawn(async move {
-                sleep_until(at).await;
+                loop {
+                    sleep_until(at).await;
+                    match choice.overdue_at(&timed, at_once()) {
+                        // Others have begun since.
+                        Some(later) if later > at => at = later,
+                        Some(_) => break,
+                        None => return,
+                    }
+                }
                 choice.give_up(timed.seq);
                 steer();
             });
             guard.abort_handle()
         });
-        *self.awaited() = Some(Awaited {
-            timed,
-            may_try,
-            guard,
-        });
+        *self.awaited() = Some(Awaited { timed, guard });
     }
 
     /// A collective is stopped, mostly because its verdict is known. `was_alone`: no other one has begun since.
@@ -176,10 +195,8 @@ impl ControlChoice {
             return;
         };
         let Timed { load, begun, .. } = awaited.timed;
-        let took = begun.elapsed();
-        if awaited.timed.is_comparable && was_alone && took >= TEACHES_FROM {
-            let rate = rate(load.bytes, took);
-            self.trials().carried(seq.0, load, rate, awaited.may_try);
+        if awaited.timed.is_comparable && was_alone {
+            self.trials().took(seq.0, load, begun.elapsed());
         }
     }
 
@@ -203,8 +220,8 @@ struct Trials {
     stage: Stage,
     /// The mean of what collectives of this load have carried on what is held.
     carries: Option<Rate>,
-    /// A trial has been decided.
-    is_decided: bool,
+    /// How many collectives have begun.
+    begun: u32,
     /// The number of the first collective after which a trial may begin.
     rests_until: u64,
     pause: u64,
@@ -228,7 +245,7 @@ impl Default for Trials {
             others: 0,
             stage: Stage::Cold,
             carries: None,
-            is_decided: false,
+            begun: 0,
             rests_until: 0,
             pause: PAUSE_MIN,
         }
@@ -245,24 +262,30 @@ impl Trials {
 
     const fn is_settled(&self) -> bool {
         match self.stage {
-            Stage::Cold | Stage::Holding(_) => self.is_decided,
+            Stage::Cold | Stage::Holding(_) => self.begun >= UNDECIDED_AFTER,
             Stage::Trying(_) => false,
         }
     }
 
-    /// Forgets what has become rare.
-    fn begins(&mut self, load: Option<Load>) {
-        if load.is_some() && self.load == load {
+    /// Forgets what has become rare, and what tells nothing about a larger collective.
+    fn begins(&mut self, load: Load, is_comparable: bool) {
+        self.begun = self.begun.saturating_add(1);
+        if is_comparable && self.load == Some(load) {
             self.others = 0;
             return;
         }
         self.others += 1;
-        if self.others > FORGOTTEN_AFTER {
-            let is_decided = self.is_decided;
-            *self = Self::default();
-            // Lanes are not to wait for ever because loads alternate.
-            self.is_decided = is_decided;
+        let is_larger = self.load.is_some_and(|known| load.bytes > known.bytes);
+        if is_larger || self.others > FORGOTTEN_AFTER {
+            self.forget();
         }
+    }
+
+    fn forget(&mut self) {
+        *self = Self {
+            begun: self.begun,
+            ..Self::default()
+        };
     }
 
     fn limit(&self, load: Load) -> Option<Duration> {
@@ -272,11 +295,12 @@ impl Trials {
         let expected = |bytes: u64| u128::from(bytes) * NANOS_PER_SECOND / u128::from(rate.max(1));
         let nanos = match &self.stage {
             Stage::Trying(trial) if load == known => {
-                expected(load.bytes) * 100 / u128::from(trial.hopeless())
+                expected(known.bytes) * 100 / u128::from(trial.hopeless())
             }
-            // Latency does not shrink with the bytes.
+            Stage::Cold | Stage::Holding(_) if load == known => expected(known.bytes) * OVERDUE,
+            // No larger ones run on it. Latency does not shrink with the bytes.
             Stage::Cold | Stage::Holding(_) | Stage::Trying(_) => {
-                expected(load.bytes.max(known.bytes)) * OVERDUE
+                expected(known.bytes) * OTHER_OVERDUE
             }
         };
         Some(Duration::from_nanos(
@@ -284,7 +308,14 @@ impl Trials {
         ))
     }
 
-    fn carried(&mut self, seq: u64, load: Load, rate: Rate, may_try: bool) {
+    /// A collective took this time. One that took less than a trial is worth tells nothing, unless it is one.
+    fn took(&mut self, seq: u64, load: Load, took: Duration) {
+        if took >= TEACHES_FROM || matches!(self.stage, Stage::Trying(_)) {
+            self.carried(seq, load, rate(load.bytes, took));
+        }
+    }
+
+    fn carried(&mut self, seq: u64, load: Load, rate: Rate) {
         if !self.compares(load) {
             return;
         }
@@ -295,7 +326,7 @@ impl Trials {
                 if let Some(before) = before {
                     let rate = before - before / PARTS + rate / PARTS;
                     self.stage = Stage::Holding(Some(rate));
-                    self.held_carried(seq, rate, may_try);
+                    self.held_carried(seq, rate);
                 }
             }
             Stage::Trying(trial) => match trial.carried(rate) {
@@ -312,21 +343,17 @@ impl Trials {
         match compared {
             Some(compared) => compared == load,
             None => {
-                let is_decided = self.is_decided;
-                *self = Self {
-                    load: Some(load),
-                    is_decided,
-                    ..Self::default()
-                };
+                self.forget();
+                self.load = Some(load);
                 true
             }
         }
     }
 
     /// What is held has carried this lately.
-    fn held_carried(&mut self, seq: u64, rate: Rate, may_try: bool) {
+    fn held_carried(&mut self, seq: u64, rate: Rate) {
         self.carries = Some(rate);
-        if seq >= self.rests_until && may_try {
+        if seq >= self.rests_until {
             let enough = match other(self.held) {
                 CongestionControl::LossBased => LOSS_BASED_CARRIES,
                 CongestionControl::ModelBased => MODEL_CARRIES,
@@ -347,6 +374,10 @@ impl Trials {
 
     fn give_up(&mut self, seq: u64) {
         if self.wanted() == CongestionControl::LossBased {
+            if self.held == CongestionControl::LossBased {
+                // Trials of the model were in vain until then.
+                self.pause = PAUSE_MIN;
+            }
             self.held = CongestionControl::ModelBased;
             self.rest(seq);
         }
@@ -355,7 +386,6 @@ impl Trials {
     /// Tries nothing until the next multiple of the pause.
     fn rest(&mut self, seq: u64) {
         self.stage = Stage::Holding(None);
-        self.is_decided = true;
         self.rests_until = (seq / self.pause + 1).saturating_mul(self.pause);
         self.pause = (self.pause * 2).min(PAUSE_MAX);
     }

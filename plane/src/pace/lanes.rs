@@ -64,12 +64,6 @@ impl LaneChoice {
         known.map_or_else(|| self.held_near(size_of(bytes)), Trials::lanes)
     }
 
-    /// Is another number of lanes being tried?
-    pub(crate) fn is_trying(&self) -> bool {
-        let mut trials = self.by_size.values();
-        trials.any(|trials| matches!(trials.stage, Stage::Trying { .. }))
-    }
-
     /// A reduce of so many bytes and stripes has ended that was alone, and took long enough to tell anything. Of one
     /// on another number of lanes than it would take at this moment nothing is learned.
     pub(crate) fn carried(&mut self, (bytes, stripes): (u64, u16), lanes: u16, rate: Rate) {

@@ -1,6 +1,9 @@
 //! What an operation teaches about the paths that it takes: on how many lanes to send, with which congestion control.
 
+use std::sync::Arc;
+
 use pccl_core::plan::Algorithm;
+use pccl_core::transport::CongestionControl;
 use tokio::time::Instant;
 
 use super::{OperationPort, Run, Sending};
@@ -11,8 +14,18 @@ use crate::pace::{Load, Rate, TEACHES_FROM, Timed, rate};
 pub(super) struct Teaching {
     /// When it began, on one link of several lanes. `None`: nothing is learned about the number of lanes.
     of_lanes: Option<Instant>,
-    /// `None`: the congestion control of its lanes cannot be chosen, or the operation is not alone.
-    of_control: Option<Timed>,
+    /// `None`: the congestion control of its lanes cannot be chosen.
+    of_control: Option<OfControl>,
+}
+
+#[derive(Debug)]
+struct OfControl {
+    /// `None`: it began before all ranks did, or has given a loss-based one up.
+    timed: Option<Timed>,
+    /// How many operations have run at once, as far as that was looked at.
+    at_once: usize,
+    /// What lanes should have had when that was looked at.
+    wanted: CongestionControl,
 }
 
 impl Teaching {
@@ -24,77 +37,90 @@ impl Teaching {
             return Self::default();
         }
         // It may wait for others to be told, for which no path is to blame.
-        let is_alone = !port.course.is_ahead() && port.registry.is_alone(port.seq);
+        let is_ahead = port.course.is_ahead();
         // The root of a broadcast is done when its last bytes are in buffers, and the others wait for it. So it is
         // with the one that contributes the most. In a relay ranks wait for sums on their way around.
-        let is_comparable = is_alone
+        let is_comparable = !is_ahead
+            && port.registry.is_alone(port.seq)
             && port.algorithm != Algorithm::Relay
             && port.spec.kind.root().is_none()
             && port.spec.kind.own_and_limit().is_none();
-        let load = Load::new(&port.spec, port.algorithm);
-        if has_control {
-            port.control.begins(is_comparable.then_some(load));
-        }
         let begun = Instant::now();
-        let timed = Timed {
-            seq: port.seq,
-            load,
-            begun,
-            is_comparable,
+        let of_control = || {
+            let load = Load::new(&port.spec, port.algorithm);
+            port.control.begins(load, is_comparable);
+            let timed = Timed {
+                seq: port.seq,
+                load,
+                begun,
+                is_comparable,
+            };
+            OfControl {
+                timed: (!is_ahead).then_some(timed),
+                at_once: 1,
+                wanted: port.control.wanted(),
+            }
         };
         Self {
             of_lanes: (has_lanes && is_comparable).then_some(begun),
-            of_control: (has_control && is_alone).then_some(timed),
+            of_control: has_control.then(of_control),
         }
     }
 }
 
 impl Run<'_, '_> {
-    /// An operation that takes much too long, though it is alone, gives its lanes the safer congestion control.
-    pub(super) fn steer_if_overdue(&mut self) {
-        let Some(timed) = &self.teaching.of_control else {
+    /// Gives the lanes another congestion control if they should have one. An operation that takes much too long
+    /// decides so for all.
+    pub(super) fn steer(&mut self) {
+        let (control, registry) = (&self.port.control, &self.port.registry);
+        let Some(of_control) = &mut self.teaching.of_control else {
             return;
         };
-        let overdue_at = self.port.control.overdue_at(timed);
-        if overdue_at.is_none_or(|at| Instant::now() < at) {
-            return;
+        let mut is_overdue = |timed: &Timed| {
+            let is_over = |at_once| {
+                let at = control.overdue_at(timed, at_once);
+                at.is_some_and(|at| at <= Instant::now())
+            };
+            // Looking at the others takes a lock.
+            if !is_over(of_control.at_once) {
+                return false;
+            }
+            of_control.at_once = of_control.at_once.max(registry.at_once());
+            is_over(of_control.at_once)
+        };
+        if of_control.timed.as_ref().is_some_and(&mut is_overdue) {
+            of_control.timed = None;
+            control.give_up(self.port.seq);
         }
-        if self.was_alone() {
-            self.port.control.give_up(self.port.seq);
+        let wanted = control.wanted();
+        if wanted != of_control.wanted {
+            of_control.wanted = wanted;
             self.outs.iter_mut().for_each(|out| out.work.steer());
         }
-        self.teaching = Teaching::default();
-    }
-
-    fn was_alone(&self) -> bool {
-        self.port.registry.was_alone(self.port.seq)
     }
 
     /// Learns from an operation that was alone, and has ended here.
     pub(super) fn note_what_was_carried(&self) {
-        let Teaching {
-            of_lanes,
-            of_control,
-        } = &self.teaching;
-        if (of_lanes.is_none() && of_control.is_none()) || !self.was_alone() {
-            return;
-        }
-        let control = &self.port.control;
-        let took = of_lanes.map(|begun| begun.elapsed());
-        let took = took.filter(|took| *took >= TEACHES_FROM);
+        let (control, registry) = (&self.port.control, &self.port.registry);
+        let seq = self.port.seq;
+        let of_control = self.teaching.of_control.as_ref();
+        let took = self.teaching.of_lanes.map(|begun| begun.elapsed());
+        let took = took.filter(|took| *took >= TEACHES_FROM && registry.was_alone(seq));
         if let Some(took) = took.filter(|_| of_control.is_none() || control.is_settled()) {
             self.note_lanes(rate(self.stats.bytes_sent, took));
         }
-        if let Some(timed) = of_control {
-            let link = self.outs.first().filter(|_| of_lanes.is_some());
-            let may_try = link.is_none_or(|out| !out.to.link.choice().is_trying());
+        if let Some(timed) = of_control.and_then(|of_control| of_control.timed) {
             let slots: Vec<_> = self.outs.iter().map(|out| out.to.slots.clone()).collect();
-            control.awaits(*timed, may_try, move || {
-                slots
-                    .iter()
-                    .flat_map(|slots| slots.iter())
-                    .for_each(|slot| slot.steer_if_idle());
+            let running = Arc::clone(registry);
+            let at_once = move || running.at_once();
+            control.awaits(timed, at_once, move || {
+                let slots = slots.iter().flat_map(|slots| slots.iter());
+                slots.for_each(|slot| slot.steer_if_idle());
             });
+            // It may have been stopped just before.
+            if !registry.runs(seq) {
+                control.stopped(seq, false);
+            }
         }
     }
 

@@ -103,7 +103,9 @@ impl LaneTx for TlsTx {
 
     fn set_congestion_control(&mut self, control: CongestionControl) {
         let stream = self.session.half.as_ref();
-        self.control = self.control.and_then(|_| steer(stream, control));
+        if self.control.is_some() && steer(stream, control) {
+            self.control = Some(control);
+        }
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {

@@ -93,7 +93,7 @@ impl Peer {
 
     /// A collective begins. Returns on which control.
     fn begins(&mut self, bytes: u64) -> CongestionControl {
-        self.trials.begins(Some(load(bytes, Algorithm::Ring)));
+        self.trials.begins(load(bytes, Algorithm::Ring), true);
         let control = self.trials.wanted();
         if control != self.trials.held {
             self.tried.push(self.seq);
@@ -103,7 +103,7 @@ impl Peer {
 
     fn carried(&mut self, bytes: u64, rate: Rate) {
         let load = load(bytes, Algorithm::Ring);
-        self.trials.carried(self.seq, load, rate, true);
+        self.trials.carried(self.seq, load, rate);
     }
 
     fn limit(&self, bytes: u64) -> Option<Duration> {
@@ -202,7 +202,7 @@ fn where_packets_begin_to_be_lost_a_collective_gives_the_loss_based_control_up()
     // As long as three of those before, twice as many bytes in each, and the rest at the model's rate.
     assert!(took < Duration::from_secs(9), "{took:?}");
     let rest = peer.collectives(1000, |control, _| lossy(control, 0));
-    assert!(times_the_best(&rest, lossy) < 1.01);
+    assert!(times_the_best(&rest, lossy) < 1.02);
 }
 
 /// Peers whose collectives take as long as the slowest of them.
@@ -289,10 +289,10 @@ fn what_becomes_rare_is_forgotten() {
 
     // Not alone, or ahead, or another load.
     for _ in 0..FORGOTTEN_AFTER {
-        peer.trials.begins(None);
+        peer.trials.begins(load(1, Algorithm::Ring), false);
     }
     assert_eq!(peer.held(), CongestionControl::LossBased);
-    peer.trials.begins(Some(load(1, Algorithm::Ring)));
+    peer.trials.begins(load(1, Algorithm::Ring), true);
 
     assert_eq!(peer.trials.wanted(), CongestionControl::ModelBased);
     // Smaller ones may be compared from here on.
@@ -303,22 +303,27 @@ fn what_becomes_rare_is_forgotten() {
 }
 
 #[test]
-fn a_larger_collective_begins_anew_with_the_model() {
-    let mut peer = Peer::default();
-    peer.collectives(20, clean);
+fn a_larger_collective_begins_with_the_model() {
+    for is_comparable in [true, false] {
+        let mut peer = Peer::default();
+        peer.collectives(20, clean);
+        assert_eq!(peer.trials.wanted(), CongestionControl::LossBased);
 
-    peer.collective(2 * BYTES, clean);
+        let larger = load(2 * BYTES, Algorithm::Ring);
+        peer.trials.begins(larger, is_comparable);
 
-    assert_eq!(peer.trials.wanted(), CongestionControl::ModelBased);
+        assert_eq!(peer.trials.wanted(), CongestionControl::ModelBased);
+    }
 }
 
 #[test]
-fn a_small_collective_may_take_as_long_as_a_large_one() {
+fn what_cannot_be_compared_may_take_longer() {
     let mut peer = Peer::default();
     peer.collectives(10, clean);
 
-    assert_eq!(peer.limit(1), peer.limit(BYTES));
-    assert!(peer.limit(16 * BYTES) > peer.limit(BYTES));
+    assert!(peer.limit(1) > peer.limit(BYTES));
+    let other = peer.trials.limit(load(BYTES, Algorithm::Relay));
+    assert!(other > peer.limit(BYTES));
     assert_eq!(Peer::default().limit(1), None);
 }
 
@@ -326,25 +331,41 @@ fn a_small_collective_may_take_as_long_as_a_large_one() {
 fn rates_of_other_algorithms_are_not_compared() {
     let mut trials = Trials::default();
     for seq in 1..=3 {
-        trials.carried(seq, load(BYTES, Algorithm::Ring), 2_000_000, true);
+        trials.carried(seq, load(BYTES, Algorithm::Ring), 2_000_000);
     }
     assert_eq!(trials.wanted(), CongestionControl::LossBased);
 
     for seq in 4..=20 {
-        trials.carried(seq, load(BYTES, Algorithm::TwoLevel), 9_000_000, true);
+        trials.carried(seq, load(BYTES, Algorithm::TwoLevel), 9_000_000);
     }
 
     assert_eq!(trials.held, CongestionControl::ModelBased);
 }
 
 #[test]
-fn nothing_is_tried_while_other_things_are() {
+fn whatever_is_called_lanes_do_not_wait_for_ever() {
+    // Each load is another one.
     let mut trials = Trials::default();
-    for seq in 1..=20 {
-        trials.carried(seq, load(BYTES, Algorithm::Ring), 2_000_000, false);
-        assert_eq!(trials.wanted(), CongestionControl::ModelBased);
+    for seq in 1..=16 {
         assert!(!trials.is_settled());
+        trials.begins(load(seq, Algorithm::Ring), true);
+        trials.carried(seq, load(seq, Algorithm::Ring), 1);
     }
+    assert!(trials.is_settled());
+
+    // What is tried is so fast that its time is a matter of the scheduler.
+    let mut trials = Trials::default();
+    let load = load(BYTES, Algorithm::Ring);
+    for seq in 1..=20 {
+        trials.begins(load, true);
+        let millis = match trials.wanted() {
+            CongestionControl::ModelBased => 55,
+            CongestionControl::LossBased => 45,
+        };
+        trials.took(seq, load, Duration::from_millis(millis));
+    }
+    assert!(trials.is_settled());
+    assert_eq!(trials.held, CongestionControl::LossBased);
 }
 
 #[test]
@@ -391,12 +412,12 @@ fn any_rates_in_any_order_leave_one_or_the_other() {
         let _ = trials.limit(load);
         match seed.random_range(0..12) {
             0 => trials.give_up(seq),
-            1 => trials.begins(Some(load)),
-            _ => trials.carried(seq, load, rate, true),
+            1 => trials.begins(load, true),
+            _ => trials.carried(seq, load, rate),
         }
     }
     for rate in [0, u64::MAX, u64::MAX, u64::MAX, u64::MAX] {
-        trials.carried(u64::MAX, load(u64::MAX, Algorithm::Ring), rate, true);
+        trials.carried(u64::MAX, load(u64::MAX, Algorithm::Ring), rate);
     }
     let _ = trials.limit(load(u64::MAX, Algorithm::Ring));
     trials.give_up(u64::MAX);
