@@ -69,10 +69,7 @@ impl LaneTx for TcpTx {
     }
 
     fn set_congestion_control(&mut self, control: CongestionControl) {
-        let stream = self.half.as_ref();
-        if self.control.is_some() && steer(stream, control) {
-            self.control = Some(control);
-        }
+        steer(self.half.as_ref(), &mut self.control, control);
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {

@@ -126,16 +126,24 @@ impl Options {
     }
 }
 
-/// Changes the congestion control of a connection. Returns whether the system has done so.
-pub(crate) fn steer(stream: &TcpStream, control: CongestionControl) -> bool {
+/// Changes the congestion control of a lane that has this one, unless there is no choice or the system refuses.
+pub(crate) fn steer(
+    stream: &TcpStream,
+    has: &mut Option<CongestionControl>,
+    control: CongestionControl,
+) {
+    let Some(has) = has else {
+        return;
+    };
     let name = match control {
         CongestionControl::ModelBased => BETWEEN_MACHINES,
         CongestionControl::LossBased => FOR_BURSTS,
     };
     let set = set_congestion(&SockRef::from(stream), name);
-    let is_set = set.is_ok();
+    if set.is_ok() {
+        *has = control;
+    }
     optional("congestion control", set);
-    is_set
 }
 
 /// Whether the system permits this congestion control to this process.

@@ -2,6 +2,8 @@
 
 use std::future::poll_fn;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+#[cfg(target_os = "linux")]
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use pccl_core::transport::{
@@ -327,8 +329,8 @@ async fn a_lane_whose_bytes_do_not_arrive_ends_by_itself() {
 
 /// The name that the system gives, which comes padded with zeros.
 #[cfg(target_os = "linux")]
-fn congestion_of(stream: &TcpStream) -> String {
-    let used = SockRef::from(stream).tcp_congestion().unwrap();
+fn congestion_of(socket: &impl AsFd) -> String {
+    let used = SockRef::from(socket).tcp_congestion().unwrap();
     let name = String::from_utf8(used).unwrap();
     name.trim_end_matches('\0').to_owned()
 }

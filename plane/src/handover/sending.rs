@@ -108,11 +108,11 @@ impl TxSlot {
 
     /// Gives the lane the congestion control that it should have.
     fn steer(&self, tx: &mut dyn LaneTx) {
-        if !self.has_control {
+        let Some(has) = tx.congestion_control() else {
             return;
-        }
+        };
         let wanted = self.link.control().wanted();
-        if tx.congestion_control().is_some_and(|has| has != wanted) {
+        if has != wanted {
             tracing::debug!(lane = self.lane, link = ?self.link.link(), ?wanted, "another congestion control");
             tx.set_congestion_control(wanted);
         }

@@ -17,8 +17,8 @@ use tokio::test;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::reference::{expected, inputs};
-use super::support::{Member, from, mesh_of, ranks, run_all, small_frames, spec, to};
-use crate::{LanesInUse, LinkInUse, OperationPort};
+use super::support::{Member, adopt_mesh, mesh_of, run_all, small_frames, spec};
+use crate::{LanesInUse, OperationPort};
 
 const WORLD: usize = 3;
 
@@ -352,14 +352,7 @@ async fn other_links_begin_with_the_model() {
     mesh.reduces(8).await;
 
     for (rank, member) in mesh.members.iter_mut().enumerate() {
-        let others = (0..WORLD).filter(|other| *other != rank);
-        let links = others.flat_map(|other| [to(other), from(other)]);
-        let links = links.map(|link| LinkInUse {
-            link,
-            lanes: LanesInUse::Standing,
-        });
-        let links: Vec<_> = links.collect();
-        member.plane.adopt(ranks(rank, WORLD, 1), &links);
+        adopt_mesh(member, (rank, WORLD), 1, LanesInUse::Standing);
     }
     mesh.reduce().await;
 

@@ -257,15 +257,20 @@ pub(super) fn mesh_of(
         }
     }
     for (rank, member) in members.iter_mut().enumerate() {
-        adopt_mesh(member, (rank, world), lane_count);
+        let lanes = LanesInUse::Installed(BUILT);
+        adopt_mesh(member, (rank, world), lane_count, lanes);
     }
     members
 }
 
-/// A member adopts the installed lanes as its links to all others.
-fn adopt_mesh(member: &mut Member, (rank, world): (usize, usize), lane_count: u16) {
+/// A member adopts these lanes as its links to all others.
+pub(super) fn adopt_mesh(
+    member: &mut Member,
+    (rank, world): (usize, usize),
+    lane_count: u16,
+    lanes: LanesInUse,
+) {
     let others = (0..world).filter(|other| *other != rank);
-    let lanes = LanesInUse::Installed(BUILT);
     let links = others.flat_map(|other| [to(other), from(other)]);
     let adopted = links.map(|link| LinkInUse { link, lanes });
     let adopted: Vec<LinkInUse> = adopted.collect();

@@ -15,11 +15,6 @@ fn socket_of(stream: &TcpStream) -> Socket {
     SockRef::from(stream).try_clone().unwrap()
 }
 
-fn used_by(socket: &Socket) -> String {
-    let used = String::from_utf8(socket.tcp_congestion().unwrap()).unwrap();
-    used.trim_end_matches('\0').to_owned()
-}
-
 /// Changes it to and fro. A system that does not lend the one leaves the lane as it is.
 fn to_and_fro(mut lane: Lane, socket: &Socket) {
     if !options::is_lent("cubic") {
@@ -28,17 +23,17 @@ fn to_and_fro(mut lane: Lane, socket: &Socket) {
     }
     lane.tx.set_congestion_control(LossBased);
     assert_eq!(lane.tx.congestion_control(), Some(LossBased));
-    assert_eq!(used_by(socket), "cubic");
+    assert_eq!(congestion_of(socket), "cubic");
 
     lane.tx.set_congestion_control(ModelBased);
     match options::is_lent("bbr") {
         true => {
             assert_eq!(lane.tx.congestion_control(), Some(ModelBased));
-            assert_eq!(used_by(socket), "bbr");
+            assert_eq!(congestion_of(socket), "bbr");
         }
         false => {
             assert_eq!(lane.tx.congestion_control(), Some(LossBased));
-            assert_eq!(used_by(socket), "cubic");
+            assert_eq!(congestion_of(socket), "cubic");
         }
     }
 }

@@ -102,10 +102,7 @@ impl LaneTx for TlsTx {
     }
 
     fn set_congestion_control(&mut self, control: CongestionControl) {
-        let stream = self.session.half.as_ref();
-        if self.control.is_some() && steer(stream, control) {
-            self.control = Some(control);
-        }
+        steer(self.session.half.as_ref(), &mut self.control, control);
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
