@@ -315,7 +315,10 @@ async fn finish_frames(
     while let Some(Unfinished { mut lane, rest }) = unfinished.recv().await {
         let mut rest = rest.as_slice();
         while !rest.is_empty() {
-            let progress = poll_fn(|cx| lane.poll_send(cx, &[rest]));
+            let progress = poll_fn(|cx| {
+                lane.steer();
+                lane.poll_send(cx, &[rest])
+            });
             match within_looks(stall, progress).await {
                 Some(Ok(sent)) => rest = rest.get(sent..).unwrap_or_default(),
                 Some(Err(error)) => return error,

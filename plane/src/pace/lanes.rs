@@ -46,6 +46,8 @@ pub(crate) struct LaneChoice {
     stagger: u32,
     /// By the power of two of a reduce's bytes.
     by_size: BTreeMap<u32, Trials>,
+    /// How often its lanes had been given another congestion control.
+    changes: u32,
 }
 
 impl LaneChoice {
@@ -55,6 +57,7 @@ impl LaneChoice {
             most,
             stagger: (peer % STAGGERS as u64) as u32,
             by_size: BTreeMap::new(),
+            changes: 0,
         }
     }
 
@@ -71,6 +74,16 @@ impl LaneChoice {
         let trials = self.by_size.entry(size_of(bytes)).or_insert(begins);
         if trials.lanes().min(stripes) == lanes {
             trials.carried(rate);
+        }
+    }
+
+    /// Its lanes have been given another congestion control so often. What was carried before is not compared with what
+    /// will be.
+    pub(crate) fn finds(&mut self, changes: u32) {
+        if self.changes != changes {
+            self.changes = changes;
+            let trials = self.by_size.values_mut();
+            trials.for_each(|trials| trials.stage = Stage::Cold);
         }
     }
 

@@ -7,25 +7,43 @@ use pccl_core::transport::CongestionControl;
 use tokio::time::Instant;
 
 use super::{OperationPort, Run, Sending};
-use crate::pace::{Load, Rate, TEACHES_FROM, Timed, rate};
+use crate::handover::Registry;
+use crate::pace::{ControlChoice, Load, Rate, TEACHES_FROM, Timed, rate};
 
 /// What there is to be learned from an operation that runs.
 #[derive(Debug, Default)]
 pub(super) struct Teaching {
-    /// When it began, on one link of several lanes. `None`: nothing is learned about the number of lanes.
-    of_lanes: Option<Instant>,
+    /// `None`: nothing is learned about the number of lanes.
+    of_lanes: Option<OfLanes>,
     /// `None`: the congestion control of its lanes cannot be chosen.
     of_control: Option<OfControl>,
 }
 
+/// An operation on one link of several lanes.
+#[derive(Debug)]
+struct OfLanes {
+    begun: Instant,
+    /// How often lanes had been given another congestion control by then.
+    changes: u32,
+}
+
 #[derive(Debug)]
 struct OfControl {
-    /// `None`: it began before all ranks did, or has given a loss-based one up.
-    timed: Option<Timed>,
+    timed: Timed,
+    limit: Limit,
     /// How many operations have run at once, as far as that was looked at.
     at_once: usize,
     /// What lanes should have had when that was looked at.
     wanted: CongestionControl,
+}
+
+/// Whether an operation that takes long gives a loss-based one up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limit {
+    /// It waits for others to be told, for which no path is to blame.
+    Ahead,
+    Limited,
+    GaveUp,
 }
 
 impl Teaching {
@@ -36,7 +54,6 @@ impl Teaching {
         if !has_control && !has_lanes {
             return Self::default();
         }
-        // It may wait for others to be told, for which no path is to blame.
         let is_ahead = port.course.is_ahead();
         // The root of a broadcast is done when its last bytes are in buffers, and the others wait for it. So it is
         // with the one that contributes the most. In a relay ranks wait for sums on their way around.
@@ -46,25 +63,56 @@ impl Teaching {
             && port.spec.kind.root().is_none()
             && port.spec.kind.own_and_limit().is_none();
         let begun = Instant::now();
-        let of_control = || {
+        let of_control = has_control.then(|| {
             let load = Load::new(&port.spec, port.algorithm);
-            port.control.begins(load, is_comparable);
-            let timed = Timed {
-                seq: port.seq,
-                load,
-                begun,
-                is_comparable,
-            };
+            port.control.begins(load);
             OfControl {
-                timed: (!is_ahead).then_some(timed),
+                timed: Timed {
+                    seq: port.seq,
+                    load,
+                    begun,
+                    is_comparable,
+                },
+                limit: match is_ahead {
+                    true => Limit::Ahead,
+                    false => Limit::Limited,
+                },
                 at_once: 1,
                 wanted: port.control.wanted(),
             }
+        });
+        let of_lanes = || OfLanes {
+            begun,
+            changes: port.control.changes(),
         };
         Self {
-            of_lanes: (has_lanes && is_comparable).then_some(begun),
-            of_control: has_control.then(of_control),
+            of_lanes: (has_lanes && is_comparable).then(of_lanes),
+            of_control,
         }
+    }
+}
+
+impl OfControl {
+    /// All ranks run it from here on.
+    fn confirmed(&mut self) {
+        self.limit = Limit::Limited;
+        self.timed.begun = Instant::now();
+    }
+
+    fn is_overdue(&mut self, control: &ControlChoice, registry: &Registry) -> bool {
+        if self.limit != Limit::Limited {
+            return false;
+        }
+        let is_over = |timed: &Timed, at_once| {
+            let at = control.overdue_at(timed, at_once);
+            at.is_some_and(|at| at <= Instant::now())
+        };
+        // Looking at the others takes a lock.
+        if !is_over(&self.timed, self.at_once) {
+            return false;
+        }
+        self.at_once = self.at_once.max(registry.at_once());
+        is_over(&self.timed, self.at_once)
     }
 }
 
@@ -76,20 +124,11 @@ impl Run<'_, '_> {
         let Some(of_control) = &mut self.teaching.of_control else {
             return;
         };
-        let mut is_overdue = |timed: &Timed| {
-            let is_over = |at_once| {
-                let at = control.overdue_at(timed, at_once);
-                at.is_some_and(|at| at <= Instant::now())
-            };
-            // Looking at the others takes a lock.
-            if !is_over(of_control.at_once) {
-                return false;
-            }
-            of_control.at_once = of_control.at_once.max(registry.at_once());
-            is_over(of_control.at_once)
-        };
-        if of_control.timed.as_ref().is_some_and(&mut is_overdue) {
-            of_control.timed = None;
+        if of_control.limit == Limit::Ahead && !self.port.course.is_ahead() {
+            of_control.confirmed();
+        }
+        if of_control.is_overdue(control, registry) {
+            of_control.limit = Limit::GaveUp;
             control.give_up(self.port.seq);
         }
         let wanted = control.wanted();
@@ -104,16 +143,19 @@ impl Run<'_, '_> {
         let (control, registry) = (&self.port.control, &self.port.registry);
         let seq = self.port.seq;
         let of_control = self.teaching.of_control.as_ref();
-        let took = self.teaching.of_lanes.map(|begun| begun.elapsed());
-        let took = took.filter(|took| *took >= TEACHES_FROM && registry.was_alone(seq));
-        if let Some(took) = took.filter(|_| of_control.is_none() || control.is_settled()) {
-            self.note_lanes(rate(self.stats.bytes_sent, took));
+        if let Some(OfLanes { begun, changes }) = &self.teaching.of_lanes {
+            let took = begun.elapsed();
+            let is_settled = of_control.is_none() || control.is_settled();
+            let is_undisturbed = is_settled && *changes == control.changes();
+            if took >= TEACHES_FROM && is_undisturbed && registry.was_alone(seq) {
+                self.note_lanes(rate(self.stats.bytes_sent, took), *changes);
+            }
         }
-        if let Some(timed) = of_control.and_then(|of_control| of_control.timed) {
+        if let Some(of_control) = of_control.filter(|of| of.limit == Limit::Limited) {
             let slots: Vec<_> = self.outs.iter().map(|out| out.to.slots.clone()).collect();
             let running = Arc::clone(registry);
             let at_once = move || running.at_once();
-            control.awaits(timed, at_once, move || {
+            control.awaits(of_control.timed, of_control.wanted, at_once, move || {
                 let slots = slots.iter().flat_map(|slots| slots.iter());
                 slots.for_each(|slot| slot.steer_if_idle());
             });
@@ -124,11 +166,12 @@ impl Run<'_, '_> {
         }
     }
 
-    fn note_lanes(&self, rate: Rate) {
+    fn note_lanes(&self, rate: Rate, changes: u32) {
         if let Some(out) = self.outs.first() {
             let lanes = u16::try_from(self.outs.len()).unwrap_or(u16::MAX);
             tracing::debug!(rank = out.to.rank, lanes, rate, "a reduce has ended");
             let mut choice = out.to.link.choice();
+            choice.finds(changes);
             let stripes = u16::try_from(self.work.stripes()).unwrap_or(u16::MAX);
             choice.carried((self.port.bytes(), stripes), lanes, rate);
         }

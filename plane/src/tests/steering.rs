@@ -382,6 +382,56 @@ async fn what_waits_for_others_to_be_told_teaches_nothing() {
 }
 
 #[test(start_paused = true)]
+async fn what_has_waited_for_others_is_limited_once_they_are_told() {
+    let mut mesh = Mesh::new(Some(ModelBased), Rates::CLEAN);
+    mesh.reduces(8).await;
+    assert_eq!(mesh.controls(), [Some(LossBased); WORLD * (WORLD - 1)]);
+    mesh.change_to(Rates::LOSSY);
+
+    let seq = Seq(9);
+    let begun = Instant::now();
+    let run = tokio::spawn(mesh.begin(seq, Algorithm::Direct, OperationPort::ahead));
+    sleep(Duration::from_millis(10)).await;
+    mesh.members.iter_mut().for_each(|m| m.plane.confirm(seq));
+    run.await.unwrap();
+
+    assert_eq!(mesh.controls(), [Some(ModelBased); WORLD * (WORLD - 1)]);
+    // All on the loss-based one: 16 s.
+    assert!(begun.elapsed() < Duration::from_secs(4), "{begun:?}");
+}
+
+/// What is left of the frames of a reduce that is stopped is sent in any case.
+#[test(start_paused = true)]
+async fn frames_that_are_finished_for_a_stopped_reduce_get_the_model_back() {
+    let mut mesh = Mesh::new(Some(ModelBased), Rates::CLEAN);
+    mesh.reduces(8).await;
+    mesh.change_to(Rates::LOSSY);
+
+    let seq = Seq(9);
+    let members = mesh.members.iter_mut();
+    let ports = members.map(|m| {
+        m.plane.begin(
+            seq,
+            spec(ReduceOp::Sum, ElementType::F32, COUNT),
+            Algorithm::Direct,
+        )
+    });
+    let contents = inputs(ElementType::F32, COUNT, WORLD);
+    let ports: Vec<OperationPort> = ports.collect();
+    let run = tokio::spawn(async move { run_all(ports, &contents).await });
+    sleep(Duration::from_millis(10)).await;
+    mesh.stop(seq);
+    run.await.unwrap();
+    for (rank, member) in mesh.members.iter_mut().enumerate() {
+        adopt_mesh(member, (rank, WORLD), 1, LanesInUse::Standing);
+    }
+    // As long as a hundred bytes take on the loss-based one.
+    sleep(Duration::from_millis(100)).await;
+
+    assert_eq!(mesh.controls(), [Some(ModelBased); WORLD * (WORLD - 1)]);
+}
+
+#[test(start_paused = true)]
 async fn what_a_root_is_done_with_early_teaches_nothing() {
     let mut mesh = Mesh::new(Some(ModelBased), Rates::CLEAN);
     let buffer = inputs(ElementType::F32, COUNT, WORLD);

@@ -107,8 +107,15 @@ fn a_round_trip_inside_a_site_can_hide_a_gap_that_is_there_without_it() {
     let (city, overseas) = ([(3, 4, 2_000)], [(1, 4, 10_000), (2, 4, 10_000)]);
     let with = |stray| found(4, &[&near(stray)[..], &city, &overseas].concat());
 
-    assert!(with(10).is_empty(), "2 ms to 10 ms is a gap, and 4 is near 3");
-    assert_eq!(sites(&with(4_000), 4), [1, 1, 1, 4], "10 us to 2 ms is the only gap");
+    assert!(
+        with(10).is_empty(),
+        "2 ms to 10 ms is a gap, and 4 is near 3"
+    );
+    assert_eq!(
+        sites(&with(4_000), 4),
+        [1, 1, 1, 4],
+        "10 us to 2 ms is the only gap"
+    );
 }
 
 #[test]

@@ -1,54 +1,18 @@
-//! The choice on paths that are formulas.
+//! What becomes of collectives that have ended here, under a virtual clock.
 
-use pccl_core::element::{ElementType, ReduceOp};
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::plan::Algorithm;
+use tokio::test;
+use tokio::time::sleep;
 
 use super::*;
 
-const BYTES: u64 = 4 << 20;
+const BYTES: u64 = 1 << 20;
 
-/// What a path carries, in bytes per second, in the collective of this number.
-type Path = fn(CongestionControl, u64) -> Rate;
-
-/// A short burst over a path that loses no packets.
-fn clean(control: CongestionControl, _: u64) -> Rate {
-    match control {
-        CongestionControl::ModelBased => 2_700_000,
-        CongestionControl::LossBased => 3_700_000,
-    }
-}
-
-/// The same, if the model carries less after its first seconds.
-fn clean_after_some_seconds(control: CongestionControl, seq: u64) -> Rate {
-    match seq {
-        ..=6 => 3_600_000,
-        7.. => clean(control, seq),
-    }
-}
-
-/// A path that loses a packet of a hundred.
-fn lossy(control: CongestionControl, _: u64) -> Rate {
-    match control {
-        CongestionControl::ModelBased => 3_000_000,
-        CongestionControl::LossBased => 75_000,
-    }
-}
-
-/// It begins to.
-fn lossy_from_100_on(control: CongestionControl, seq: u64) -> Rate {
-    match seq {
-        ..100 => clean(control, seq),
-        100.. => lossy(control, seq),
-    }
-}
-
-/// It makes no difference.
-fn whatever(_: CongestionControl, _: u64) -> Rate {
-    3_000_000
-}
-
-fn load(bytes: u64, algorithm: Algorithm) -> Load {
+fn load(bytes: u64) -> Load {
     let spec = CollectiveSpec {
         kind: CollectiveKind::AllReduce,
         op: ReduceOp::Sum,
@@ -58,367 +22,162 @@ fn load(bytes: u64, algorithm: Algorithm) -> Load {
         algorithm: None,
         ordered: false,
     };
-    Load::new(&spec, algorithm)
+    Load::new(&spec, Algorithm::Ring)
 }
 
-/// A peer, whose collectives follow each other.
-#[derive(Default)]
+/// A peer that holds the loss-based one, with which its collectives take a second.
 struct Peer {
-    trials: Trials,
-    seq: u64,
-    /// The numbers of collectives on another control than is held.
-    tried: Vec<u64>,
+    choice: Arc<ControlChoice>,
+    seq: Seq,
+}
+
+/// How often lanes of a collective were to be given another one.
+#[derive(Clone, Default)]
+struct Steered(Arc<AtomicUsize>);
+
+impl Steered {
+    fn times(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl Peer {
-    /// Runs a collective. Returns how long it took.
-    fn collective(&mut self, bytes: u64, path: Path) -> Duration {
-        self.seq += 1;
-        let seq = self.seq;
-        let control = self.begins(bytes);
-        let takes = |bytes: f64, rate: Rate| Duration::from_secs_f64(bytes / rate as f64);
-        let took = takes(bytes as f64, path(control, seq));
-        match self.limit(bytes).filter(|limit| *limit < took) {
-            None => {
-                self.carried(bytes, rate(bytes, took));
-                took
-            }
-            Some(limit) => {
-                self.trials.give_up(seq);
-                let left = bytes as f64 * (1.0 - limit.as_secs_f64() / took.as_secs_f64());
-                limit + takes(left, path(self.trials.wanted(), seq))
-            }
-        }
-    }
-
-    /// A collective begins. Returns on which control.
-    fn begins(&mut self, bytes: u64) -> CongestionControl {
-        self.trials.begins(load(bytes, Algorithm::Ring), true);
-        let control = self.trials.wanted();
-        if control != self.trials.held {
-            self.tried.push(self.seq);
-        }
-        control
-    }
-
-    fn carried(&mut self, bytes: u64, rate: Rate) {
-        let load = load(bytes, Algorithm::Ring);
-        self.trials.carried(self.seq, load, rate);
-    }
-
-    fn limit(&self, bytes: u64) -> Option<Duration> {
-        self.trials.limit(load(bytes, Algorithm::Ring))
-    }
-
-    fn collectives(&mut self, count: usize, path: Path) -> Vec<Duration> {
-        (0..count).map(|_| self.collective(BYTES, path)).collect()
-    }
-
-    fn held(&self) -> CongestionControl {
-        self.trials.held
-    }
-}
-
-/// What the collectives took, beside the best that the path permits.
-fn times_the_best(took: &[Duration], path: Path) -> f64 {
-    let controls = [CongestionControl::ModelBased, CongestionControl::LossBased];
-    let best = (1..).zip(took).map(|(seq, _)| {
-        let rates = controls.map(|control| path(control, seq));
-        BYTES as f64 / rates[0].max(rates[1]) as f64
-    });
-    took.iter().map(Duration::as_secs_f64).sum::<f64>() / best.sum::<f64>()
-}
-
-#[test]
-fn on_a_clean_path_a_loss_based_control_is_held_after_six_collectives() {
-    let mut peer = Peer::default();
-
-    peer.collectives(5, clean);
-    assert_eq!(peer.held(), CongestionControl::ModelBased);
-    peer.collectives(1, clean);
-
-    assert_eq!(peer.held(), CongestionControl::LossBased);
-    assert_eq!(peer.tried, [4, 5, 6]);
-}
-
-#[test]
-fn what_is_held_is_doubted_ever_more_rarely() {
-    let mut peer = Peer::default();
-
-    let took = peer.collectives(4096, clean);
-
-    assert_eq!(peer.held(), CongestionControl::LossBased);
-    // Of each trial in vain the first collective carries enough to go on, and the second one does not.
-    let in_vain = [
-        65, 66, 129, 130, 257, 258, 513, 514, 1025, 1026, 2049, 2050, 3073, 3074,
-    ];
-    assert_eq!(peer.tried[3..], in_vain);
-    assert!(times_the_best(&took, clean) < 1.005);
-}
-
-#[test]
-fn a_model_that_carries_less_after_some_seconds_is_tried_against_again_soon() {
-    let mut peer = Peer::default();
-    peer.collectives(6, clean_after_some_seconds);
-    assert_eq!(peer.held(), CongestionControl::ModelBased);
-
-    peer.collectives(5, clean_after_some_seconds);
-
-    assert_eq!(peer.held(), CongestionControl::LossBased);
-}
-
-#[test]
-fn where_it_makes_no_difference_the_model_stays() {
-    let mut peer = Peer::default();
-
-    peer.collectives(4096, whatever);
-
-    assert_eq!(peer.held(), CongestionControl::ModelBased);
-    assert!(peer.tried.len() < 40, "{:?}", peer.tried);
-}
-
-#[test]
-fn on_a_path_that_loses_packets_a_trial_costs_less_than_another_collective() {
-    let mut peer = Peer::default();
-
-    let took = peer.collectives(4096, lossy);
-
-    assert_eq!(peer.held(), CongestionControl::ModelBased);
-    assert!(peer.tried.len() < 12, "{:?}", peer.tried);
-    let usual = took[0];
-    assert!(took.iter().all(|took| *took < usual * 27 / 10), "{took:?}");
-    assert!(times_the_best(&took, lossy) < 1.01);
-}
-
-#[test]
-fn where_packets_begin_to_be_lost_a_collective_gives_the_loss_based_control_up() {
-    let mut peer = Peer::default();
-    peer.collectives(99, lossy_from_100_on);
-    assert_eq!(peer.held(), CongestionControl::LossBased);
-
-    let took = peer.collective(BYTES, lossy_from_100_on);
-
-    assert_eq!(peer.held(), CongestionControl::ModelBased);
-    // As long as three of those before, twice as many bytes in each, and the rest at the model's rate.
-    assert!(took < Duration::from_secs(9), "{took:?}");
-    let rest = peer.collectives(1000, |control, _| lossy(control, 0));
-    assert!(times_the_best(&rest, lossy) < 1.02);
-}
-
-/// Peers whose collectives take as long as the slowest of them.
-struct Run {
-    peers: Vec<Peer>,
-}
-
-impl Run {
-    fn new(peers: usize) -> Self {
-        let peers = (0..peers).map(|_| Peer::default()).collect();
-        Self { peers }
-    }
-
-    fn collectives(&mut self, count: usize, path: Path) {
-        for _ in 0..count {
-            let controls = self.peers.iter_mut().map(|peer| {
-                peer.seq += 1;
-                (peer.begins(BYTES), peer.seq)
-            });
-            let rate = controls.map(|(control, seq)| path(control, seq)).min();
-            let rate = rate.expect("there are peers");
-            self.peers
-                .iter_mut()
-                .for_each(|peer| peer.carried(BYTES, rate));
-        }
-    }
-
-    fn held(&self) -> Vec<CongestionControl> {
-        self.peers.iter().map(Peer::held).collect()
-    }
-}
-
-#[test]
-fn peers_that_came_to_hold_different_ones_come_to_hold_the_same() {
-    for gave_up in 1..8_usize {
-        let mut run = Run::new(8);
-        run.collectives(70, clean);
-        assert_eq!(run.held(), [CongestionControl::LossBased; 8]);
-        let peers = run.peers.iter_mut().take(gave_up);
-        peers.for_each(|peer| peer.trials.give_up(70));
-
-        run.collectives(200, clean);
-
-        assert_eq!(run.held(), [CongestionControl::LossBased; 8], "{gave_up}");
-    }
-}
-
-#[test]
-fn peers_of_which_one_has_a_lossy_path_keep_the_model() {
-    let mut run = Run::new(4);
-    for _ in 0..500 {
-        let first = run.peers.first_mut().expect("there are peers");
-        first.seq += 1;
-        let worst = lossy(first.begins(BYTES), 0);
-        let others = run.peers.iter_mut().skip(1).map(|peer| {
-            peer.seq += 1;
-            clean(peer.begins(BYTES), 0)
-        });
-        let rate = others.min().map_or(worst, |rate| rate.min(worst));
-        run.peers
-            .iter_mut()
-            .for_each(|peer| peer.carried(BYTES, rate));
-    }
-
-    assert_eq!(run.held(), [CongestionControl::ModelBased; 4]);
-}
-
-#[test]
-fn the_largest_collectives_decide() {
-    let mut peer = Peer::default();
-    for _ in 0..100 {
-        peer.collective(BYTES, whatever);
-        peer.collective(BYTES / 64, clean);
-    }
-
-    assert_eq!(peer.held(), CongestionControl::ModelBased);
-}
-
-#[test]
-fn what_becomes_rare_is_forgotten() {
-    let mut peer = Peer::default();
-    peer.collectives(20, clean);
-    assert_eq!(peer.held(), CongestionControl::LossBased);
-
-    // Not alone, or ahead, or another load.
-    for _ in 0..FORGOTTEN_AFTER {
-        peer.trials.begins(load(1, Algorithm::Ring), false);
-    }
-    assert_eq!(peer.held(), CongestionControl::LossBased);
-    peer.trials.begins(load(1, Algorithm::Ring), true);
-
-    assert_eq!(peer.trials.wanted(), CongestionControl::ModelBased);
-    // Smaller ones may be compared from here on.
-    for _ in 0..6 {
-        peer.collective(BYTES / 64, clean);
-    }
-    assert_eq!(peer.held(), CongestionControl::LossBased);
-}
-
-#[test]
-fn a_larger_collective_begins_with_the_model() {
-    for is_comparable in [true, false] {
-        let mut peer = Peer::default();
-        peer.collectives(20, clean);
-        assert_eq!(peer.trials.wanted(), CongestionControl::LossBased);
-
-        let larger = load(2 * BYTES, Algorithm::Ring);
-        peer.trials.begins(larger, is_comparable);
-
-        assert_eq!(peer.trials.wanted(), CongestionControl::ModelBased);
-    }
-}
-
-#[test]
-fn what_cannot_be_compared_may_take_longer() {
-    let mut peer = Peer::default();
-    peer.collectives(10, clean);
-
-    assert!(peer.limit(1) > peer.limit(BYTES));
-    let other = peer.trials.limit(load(BYTES, Algorithm::Relay));
-    assert!(other > peer.limit(BYTES));
-    assert_eq!(Peer::default().limit(1), None);
-}
-
-#[test]
-fn rates_of_other_algorithms_are_not_compared() {
-    let mut trials = Trials::default();
-    for seq in 1..=3 {
-        trials.carried(seq, load(BYTES, Algorithm::Ring), 2_000_000);
-    }
-    assert_eq!(trials.wanted(), CongestionControl::LossBased);
-
-    for seq in 4..=20 {
-        trials.carried(seq, load(BYTES, Algorithm::TwoLevel), 9_000_000);
-    }
-
-    assert_eq!(trials.held, CongestionControl::ModelBased);
-}
-
-#[test]
-fn whatever_is_called_lanes_do_not_wait_for_ever() {
-    // Each load is another one.
-    let mut trials = Trials::default();
-    for seq in 1..=16 {
-        assert!(!trials.is_settled());
-        trials.begins(load(seq, Algorithm::Ring), true);
-        trials.carried(seq, load(seq, Algorithm::Ring), 1);
-    }
-    assert!(trials.is_settled());
-
-    // What is tried is so fast that its time is a matter of the scheduler.
-    let mut trials = Trials::default();
-    let load = load(BYTES, Algorithm::Ring);
-    for seq in 1..=20 {
-        trials.begins(load, true);
-        let millis = match trials.wanted() {
-            CongestionControl::ModelBased => 55,
-            CongestionControl::LossBased => 45,
+    async fn new() -> Self {
+        let choice = Arc::new(ControlChoice::default());
+        let mut peer = Self {
+            choice,
+            seq: Seq(0),
         };
-        trials.took(seq, load, Duration::from_millis(millis));
-    }
-    assert!(trials.is_settled());
-    assert_eq!(trials.held, CongestionControl::LossBased);
-}
-
-#[test]
-fn with_noise_a_clean_path_and_a_lossy_one_get_what_carries_more() {
-    for path in [clean as Path, lossy] {
-        for seed in 0..50 {
-            let mut noise = StdRng::seed_from_u64(seed);
-            let mut peer = Peer::default();
-            let mut took = 0.0;
-            for _ in 0..500 {
-                let percent = noise.random_range(85..=115);
-                let with_noise = |took: Duration| took * percent / 100;
-                peer.seq += 1;
-                let control = peer.begins(BYTES);
-                let takes = Duration::from_secs_f64(BYTES as f64 / path(control, 0) as f64);
-                let takes = match peer.limit(BYTES).filter(|limit| *limit < takes) {
-                    None => {
-                        peer.carried(BYTES, rate(BYTES, with_noise(takes)));
-                        takes
-                    }
-                    Some(limit) => {
-                        peer.trials.give_up(peer.seq);
-                        2 * limit
-                    }
-                };
-                took += takes.as_secs_f64();
-            }
-            let best = path(CongestionControl::ModelBased, 0);
-            let best = best.max(path(CongestionControl::LossBased, 0));
-            let got = 500.0 * BYTES as f64 / best as f64 / took;
-            assert!(got > 0.93, "seed {seed}: {got}");
+        for _ in 0..6 {
+            let (seq, _) = peer.ends_here(1);
+            sleep(match peer.choice.wanted() {
+                CongestionControl::ModelBased => Duration::from_secs(2),
+                CongestionControl::LossBased => Duration::from_secs(1),
+            })
+            .await;
+            peer.choice.stopped(seq, true);
         }
+        assert_eq!(peer.choice.wanted(), CongestionControl::LossBased);
+        peer
+    }
+
+    /// The next collective begins, and ends here at once, one of so many.
+    fn ends_here(&mut self, at_once: usize) -> (Seq, Steered) {
+        self.seq = self.seq.next();
+        self.choice.begins(load(BYTES));
+        let timed = Timed {
+            seq: self.seq,
+            load: load(BYTES),
+            begun: Instant::now(),
+            is_comparable: true,
+        };
+        let steered = Steered::default();
+        let counted = steered.clone();
+        let has = self.choice.wanted();
+        let running = move || at_once;
+        self.choice.awaits(timed, has, running, move || {
+            counted.0.fetch_add(1, Ordering::Relaxed);
+        });
+        (self.seq, steered)
     }
 }
 
-#[test]
-fn any_rates_in_any_order_leave_one_or_the_other() {
-    let mut seed = StdRng::seed_from_u64(7);
-    let mut trials = Trials::default();
-    for seq in 0..10_000 {
-        let bytes = seed.random::<u64>() >> seed.random_range(0..64);
-        let rate = seed.random::<u64>() >> seed.random_range(0..64);
-        let load = load(bytes, Algorithm::Ring);
-        let _ = trials.limit(load);
-        match seed.random_range(0..12) {
-            0 => trials.give_up(seq),
-            1 => trials.begins(load, true),
-            _ => trials.carried(seq, load, rate),
-        }
-    }
-    for rate in [0, u64::MAX, u64::MAX, u64::MAX, u64::MAX] {
-        trials.carried(u64::MAX, load(u64::MAX, Algorithm::Ring), rate);
-    }
-    let _ = trials.limit(load(u64::MAX, Algorithm::Ring));
-    trials.give_up(u64::MAX);
+#[test(start_paused = true)]
+async fn a_collective_that_has_ended_here_is_limited_until_it_is_stopped() {
+    let mut peer = Peer::new().await;
+
+    let (seq, steered) = peer.ends_here(1);
+    sleep(Duration::from_millis(2_900)).await;
+    assert_eq!(peer.choice.wanted(), CongestionControl::LossBased);
+    peer.choice.stopped(seq, true);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(peer.choice.wanted(), CongestionControl::LossBased);
+    assert_eq!(steered.times(), 0);
+
+    let (_, steered) = peer.ends_here(1);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(peer.choice.wanted(), CongestionControl::ModelBased);
+    assert_eq!(steered.times(), 1);
+}
+
+#[test(start_paused = true)]
+async fn a_collective_is_limited_although_another_one_has_ended_and_is_stopped() {
+    let mut peer = Peer::new().await;
+
+    let (_, first) = peer.ends_here(2);
+    let (second, of_second) = peer.ends_here(2);
+    peer.choice.stopped(second, false);
+    sleep(Duration::from_secs(60)).await;
+
+    assert_eq!(peer.choice.wanted(), CongestionControl::ModelBased);
+    assert_eq!((first.times(), of_second.times()), (1, 0));
+}
+
+#[test(start_paused = true)]
+async fn lanes_of_all_that_have_ended_here_change_when_one_gives_up() {
+    let mut peer = Peer::new().await;
+
+    let (_, first) = peer.ends_here(3);
+    let (_, second) = peer.ends_here(3);
+    peer.choice.give_up(peer.seq.next());
+
+    assert_eq!((first.times(), second.times()), (1, 1));
+    assert_eq!(peer.choice.wanted(), CongestionControl::ModelBased);
+}
+
+#[test(start_paused = true)]
+async fn lanes_of_what_has_ended_here_change_when_a_larger_collective_begins() {
+    let mut peer = Peer::new().await;
+
+    let (_, steered) = peer.ends_here(2);
+    peer.choice.begins(load(2 * BYTES));
+
+    assert_eq!(peer.choice.wanted(), CongestionControl::ModelBased);
+    assert_eq!(steered.times(), 1);
+}
+
+#[test(start_paused = true)]
+async fn other_links_end_the_guards_and_steer_the_lanes() {
+    let mut peer = Peer::new().await;
+    sleep(Duration::from_millis(1)).await;
+    let before = Arc::strong_count(&peer.choice);
+
+    let (_, steered) = peer.ends_here(1);
+    assert!(Arc::strong_count(&peer.choice) > before);
+    peer.choice.links_changed();
+    sleep(Duration::from_millis(1)).await;
+
+    assert_eq!(steered.times(), 1);
+    assert_eq!(Arc::strong_count(&peer.choice), before);
+}
+
+#[test(start_paused = true)]
+async fn lanes_that_were_given_another_one_too_late_get_it_once_their_run_has_ended() {
+    let peer = Peer::new().await;
+    let changes = peer.choice.changes();
+    peer.choice.give_up(peer.seq);
+    assert_eq!(peer.choice.changes(), changes + 1);
+
+    let seq = peer.seq.next();
+    let (begun, is_comparable) = (Instant::now(), false);
+    let timed = Timed {
+        seq,
+        load: load(BYTES),
+        begun,
+        is_comparable,
+    };
+    let steered = Steered::default();
+    let counted = steered.clone();
+    let has = CongestionControl::LossBased;
+    peer.choice.awaits(
+        timed,
+        has,
+        || 1,
+        move || {
+            counted.0.fetch_add(1, Ordering::Relaxed);
+        },
+    );
+    sleep(Duration::from_millis(1)).await;
+
+    assert_eq!(steered.times(), 1);
 }

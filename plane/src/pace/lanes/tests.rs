@@ -79,6 +79,24 @@ fn efficiency(lanes: &[u16], path: Path) -> f64 {
 }
 
 #[test]
+fn what_was_carried_with_another_congestion_control_is_not_compared() {
+    let mut link = Link::new(8);
+    let mut tried = link.reduce(BYTES, whatever);
+    while tried == 8 {
+        tried = link.reduce(BYTES, whatever);
+    }
+
+    link.choice.finds(1);
+
+    assert_eq!(link.choice.lanes(BYTES), 8);
+    // The trial begins anew, with what is carried from here on. The first reduce is not compared.
+    let lanes = [(); 4].map(|()| link.reduce(BYTES, |lanes| whatever(lanes) * 2));
+    assert_eq!(lanes, [8, 8, 8, tried]);
+    link.choice.finds(1);
+    assert_eq!(link.choice.lanes(BYTES), tried);
+}
+
+#[test]
 fn a_link_begins_with_all_its_lanes() {
     assert_eq!(Link::new(4).choice.lanes(BYTES), 4);
     assert_eq!(Link::new(1).choice.lanes(BYTES), 1);
