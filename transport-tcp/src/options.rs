@@ -93,19 +93,17 @@ impl Options {
         if let Some(limit) = self.user_timeout {
             optional("user timeout", set_user_timeout(&socket, limit));
         }
-        let is_local = is_local(&stream);
-        let set = set_congestion(&socket, self.congestion_on(is_local));
-        let has_choice = set.is_ok() && self.leaves_choice(is_local);
-        optional("congestion control", set);
-        Ok(Connected {
-            stream,
-            control: has_choice.then_some(CongestionControl::ModelBased),
-        })
+        let control = self.set_congestion(&socket, is_local(&stream));
+        Ok(Connected { stream, control })
     }
 
-    /// Whether lanes may get another congestion control than they begin with. Whoever chose one keeps it.
-    pub(crate) const fn leaves_choice(&self, is_local: bool) -> bool {
-        !is_local && self.congestion.is_none()
+    /// Requests the congestion control that a connection begins with. Returns it if it may be changed.
+    fn set_congestion(&self, socket: &SockRef<'_>, is_local: bool) -> Option<CongestionControl> {
+        let set = set_congestion(socket, self.congestion_on(is_local));
+        // Whoever chose one keeps it.
+        let has_choice = set.is_ok() && !is_local && self.congestion.is_none();
+        optional("congestion control", set);
+        has_choice.then_some(CongestionControl::ModelBased)
     }
 
     /// Whether one lane between machines fills a path that loses packets: only with a congestion control that
@@ -126,24 +124,25 @@ impl Options {
     }
 }
 
-/// Changes the congestion control of a lane that has this one, unless there is no choice or the system refuses.
+/// Changes the congestion control of a lane, unless there is no choice. If the system refuses, there is none from here
+/// on.
 pub(crate) fn steer(
     stream: &TcpStream,
     has: &mut Option<CongestionControl>,
     control: CongestionControl,
 ) {
-    let Some(has) = has else {
+    if has.is_none() {
         return;
-    };
+    }
     let name = match control {
         CongestionControl::ModelBased => BETWEEN_MACHINES,
         CongestionControl::LossBased => FOR_BURSTS,
     };
     let set = set_congestion(&SockRef::from(stream), name);
-    if set.is_ok() {
-        *has = control;
+    *has = set.is_ok().then_some(control);
+    if let Err(error) = set {
+        tracing::warn!(name, %error, "the system refuses another congestion control; the lane keeps the one it has");
     }
-    optional("congestion control", set);
 }
 
 /// Whether the system permits this congestion control to this process.
@@ -232,6 +231,27 @@ mod tests {
         };
         assert_eq!(chosen.congestion_on(true), "cubic");
         assert_eq!(chosen.congestion_on(false), "cubic");
+    }
+
+    #[test]
+    fn a_connection_between_machines_may_be_given_another_congestion_control_if_none_was_chosen() {
+        let control = |options: &Options, is_local| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            options.set_congestion(&SockRef::from(&socket), is_local)
+        };
+        let between_machines = control(&Options::default(), false);
+
+        let may = is_lent(BETWEEN_MACHINES).then_some(CongestionControl::ModelBased);
+        assert_eq!(between_machines, may);
+        assert_eq!(control(&Options::default(), true), None);
+        for chosen in ["reno", BETWEEN_MACHINES] {
+            let congestion = Some(chosen.to_owned());
+            let options = Options {
+                congestion,
+                ..Options::default()
+            };
+            assert_eq!(control(&options, false), None);
+        }
     }
 
     #[test]

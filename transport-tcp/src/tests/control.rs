@@ -7,7 +7,7 @@ use pccl_core::transport::Lane;
 use pccl_trust::KeyPair;
 
 use super::*;
-use crate::options::{Connected, Options};
+use crate::options::Connected;
 use crate::{lane, tls};
 
 /// The socket of a connection, also once it is a lane.
@@ -15,7 +15,7 @@ fn socket_of(stream: &TcpStream) -> Socket {
     SockRef::from(stream).try_clone().unwrap()
 }
 
-/// Changes it to and fro. A system that does not lend the one leaves the lane as it is.
+/// Changes it to and fro. A lane keeps what it has if the system does not lend the one.
 fn to_and_fro(mut lane: Lane, socket: &Socket) {
     if !options::is_lent("cubic") {
         println!("skipped: this system does not lend cubic");
@@ -32,7 +32,8 @@ fn to_and_fro(mut lane: Lane, socket: &Socket) {
             assert_eq!(congestion_of(socket), "bbr");
         }
         false => {
-            assert_eq!(lane.tx.congestion_control(), Some(LossBased));
+            // It is never asked for another one again.
+            assert_eq!(lane.tx.congestion_control(), None);
             assert_eq!(congestion_of(socket), "cubic");
         }
     }
@@ -80,15 +81,4 @@ async fn a_lane_within_the_machine_has_no_choice() {
 
     opened.tx.set_congestion_control(LossBased);
     assert_eq!(opened.tx.congestion_control(), None);
-}
-
-#[test]
-fn whoever_chose_a_congestion_control_keeps_it() {
-    assert!(Options::default().leaves_choice(false));
-    assert!(!Options::default().leaves_choice(true));
-
-    for chosen in ["bbr", "cubic"] {
-        let tcp = Tcp::new().congestion(chosen);
-        assert!(!tcp.options.leaves_choice(false));
-    }
 }
