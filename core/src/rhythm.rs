@@ -192,6 +192,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cases::cases(256))]
+
         #[test]
         fn the_limit_is_never_shorter_than_that_of_the_run_and_never_longer_than_four(
             gaps in vec(0..20_000_u64, 0..40), silence in 1..10_000_u64, round_trip in 0..5000_u64

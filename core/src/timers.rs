@@ -252,6 +252,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cases::cases(256))]
+
         #[test]
         fn forgiving_moves_all_patience_alike_and_never_leaves_any_due(
             timers in vec((0..12_u8, 0..200_u64), 0..12),

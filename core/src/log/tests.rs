@@ -419,6 +419,8 @@ fn what_stood_in_the_output_list_before_is_no_part_of_the_record() {
 }
 
 proptest! {
+    #![proptest_config(crate::cases::cases(256))]
+
     #[test]
     fn no_bytes_panic_the_reader(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
         let (_, peer) = short_run();

@@ -274,6 +274,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cases::cases(256))]
+
         #[test]
         fn digests_are_equal_where_what_they_are_of_is(one in entries(), other in entries()) {
             let described = |entries: &[EntryInfo]| -> Vec<EntryInfo> {

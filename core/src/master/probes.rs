@@ -377,6 +377,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cases::cases(256))]
+
         #[test]
         fn every_edge_is_measured_once_and_no_two_probes_of_a_rotation_share_a_peer(
             count in 2..12_u64, left_out in proptest::collection::btree_set(0..132_usize, 0..130)

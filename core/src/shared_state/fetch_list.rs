@@ -131,6 +131,8 @@ mod tests {
     use super::*;
 
     proptest! {
+        #![proptest_config(crate::cases::cases(256))]
+
         #[test]
         fn a_marked_list_is_the_list_of_its_lines(
             lacking in prop::collection::vec(any::<bool>(), 0..200),

@@ -187,6 +187,8 @@ fn a_fast_ring_hidden_among_slow_edges_is_found() {
 }
 
 proptest! {
+    #![proptest_config(crate::cases::cases(256))]
+
     #[test]
     fn up_to_seven_peers_get_the_best_ring(problem in problems(2..8)) {
         let found = solve(&problem);
@@ -292,6 +294,8 @@ fn what_takes_too_long_to_search_is_repaired() {
 }
 
 proptest! {
+    #![proptest_config(crate::cases::cases(256))]
+
     #[test]
     fn up_to_six_peers_are_parted_wherever_that_is_possible(
         count in 1..7_u64, unwanted in vec((0..6_u64, 0..6_u64), 0..10)

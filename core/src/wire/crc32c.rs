@@ -98,6 +98,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cases::cases(256))]
+
         #[test]
         fn slices_give_what_single_bits_give(
             bytes in proptest::collection::vec(any::<u8>(), 0..100)

@@ -217,6 +217,8 @@ fn parts(found: &FoundSites, count: usize) -> Vec<usize> {
 }
 
 proptest! {
+    #![proptest_config(crate::cases::cases(256))]
+
     #[test]
     fn places_are_found_if_there_are_several_and_several_peers_at_one((places, all) in world()) {
         let peers = peers(places.len() as u64);

@@ -43,6 +43,8 @@ fn is_ring(ring: &[Node], count: usize) -> bool {
 }
 
 proptest! {
+    #![proptest_config(crate::cases::cases(256))]
+
     #[test]
     fn no_cycle_cover_is_cheaper_than_the_assignment(costs in matrices(1..=7)) {
         let assignment = assign(&costs);

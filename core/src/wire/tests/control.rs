@@ -332,6 +332,8 @@ fn a_message_that_nobody_would_take_is_not_sent() {
 }
 
 proptest! {
+    #![proptest_config(crate::cases::cases(256))]
+
     #[test]
     fn messages_to_the_master_arrive_as_they_were_sent_however_the_stream_is_cut(
         messages in list(to_master(), 0..6), cuts in list(any::<Index>(), 0..8)

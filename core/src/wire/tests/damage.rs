@@ -76,6 +76,8 @@ where
 }
 
 proptest! {
+    #![proptest_config(crate::cases::cases(256))]
+
     #[test]
     fn a_message_that_is_cut_short_or_goes_on_is_refused(
         up in to_master(), down in to_peer(), request in state_request()

@@ -150,6 +150,8 @@ fn a_range_that_was_not_asked_for_is_not_taken() {
 }
 
 proptest! {
+    #![proptest_config(crate::cases::cases(256))]
+
     #[test]
     fn a_frame_header_arrives_as_it_was_sent(
         seq in any::<u64>(), offset in any::<u64>(), length in 0..=DATA_FRAME_MAX as u32,

@@ -62,6 +62,8 @@ fn garbage_ends_a_connection_for_good() {
 }
 
 proptest! {
+    #![proptest_config(crate::cases::cases(256))]
+
     #[test]
     fn a_receive_that_is_given_up_loses_nothing(
         messages in vec(to_master(), 1..5), cuts in vec(any::<Index>(), 0..8)

@@ -188,6 +188,8 @@ fn answers_that_make_no_sense_are_named() {
 }
 
 proptest! {
+    #![proptest_config(crate::cases::cases(256))]
+
     #[test]
     fn a_preamble_arrives_as_it_was_sent(preamble in preamble()) {
         prop_assert_eq!(Preamble::decode(&preamble.encode()), Ok(preamble));
