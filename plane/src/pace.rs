@@ -45,7 +45,7 @@ mod trial;
 mod window;
 
 pub use checksums::Checksums;
-pub(crate) use control::{ControlChoice, Load, Timed};
+pub(crate) use control::{ControlChoice, EndedHere, Load, Timed};
 pub(crate) use lanes::LaneChoice;
 pub(crate) use pacer::{Pacer, Pass};
 pub(crate) use trial::{Rate, TEACHES_FROM, rate};

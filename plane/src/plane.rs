@@ -217,8 +217,10 @@ impl DataPlane {
 
     /// The frames of `seq` are thrown away from here on, and a run that has not ended ends as stopped, at once.
     pub fn stop(&mut self, seq: Seq) {
-        self.control.stopped(seq, self.registry.was_alone(seq));
+        // A run that ends at the same time looks at the registry once it has told the control.
+        let was_alone = self.registry.was_alone(seq);
         self.registry.stop(seq);
+        self.control.stopped(seq, was_alone);
     }
 
     /// Frees the frame buffers that are kept for operations to come. Is none in use?
@@ -242,7 +244,7 @@ impl DataPlane {
 
 impl Drop for DataPlane {
     fn drop(&mut self) {
-        self.control.links_changed();
         self.registry.end_all();
+        self.control.links_changed();
     }
 }

@@ -227,6 +227,8 @@ impl TxLane {
             }
         }
         if !matches!(turns.state, TurnState::Ended) {
+            // Whoever steers idle lanes does so before, and finds it in use, or after.
+            slot.steer(lane.tx.as_mut());
             turns.state = TurnState::Idle(lane.tx);
         }
     }

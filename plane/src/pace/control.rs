@@ -14,8 +14,9 @@
 //! nothing, gives it up.
 //!
 //! A loss-based one may carry a fortieth where packets are lost. So it is given up in the middle of a collective that
-//! takes much longer than those before, before a larger one, and if collectives that can be compared become rare. Lanes that no
-//! collective holds then change as well, because the last bytes of an ended one may wait in their buffers.
+//! takes much longer than those before, before a larger one, and if collectives that can be compared become rare. The
+//! lanes of a collective that has ended here and awaits its verdict change as well, because its last bytes may wait in
+//! their buffers.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -49,6 +50,16 @@ pub(crate) struct Timed {
     pub(crate) begun: Instant,
     /// It began alone, and takes as long as the others of its load.
     pub(crate) is_comparable: bool,
+}
+
+/// A collective whose run has ended here, so that its last bytes are in its lanes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndedHere {
+    pub(crate) timed: Timed,
+    /// Its lanes have a loss-based one, which is given up if the collective becomes overdue elsewhere.
+    pub(crate) is_guarded: bool,
+    /// How many collectives ran at once when that was looked at.
+    pub(crate) at_once: usize,
 }
 
 /// Gives the lanes of a collective that has ended here what they should have, unless another one holds them.
@@ -100,8 +111,8 @@ impl ControlChoice {
     }
 
     /// A collective begins.
-    pub(crate) fn begins(&self, load: Load) {
-        self.change(|trials| trials.begins(load));
+    pub(crate) fn begins(&self, seq: Seq, load: Load) {
+        self.change(|trials| trials.begins(seq.0, load));
     }
 
     /// When a collective has taken so long that a loss-based one is to blame, if so many have run at once. `None`:
@@ -123,36 +134,45 @@ impl ControlChoice {
         self.change(|trials| trials.give_up(seq.0));
     }
 
-    /// The run of a collective has ended here, so its last bytes are in its lanes, to which it has given `has`. From
-    /// here until it is stopped, `steer` is called when lanes should have another one, and a loss-based one is given
-    /// up if the collective becomes overdue elsewhere. `at_once`: how many collectives run. Must be called in a tokio
-    /// runtime.
+    /// From here until the collective is stopped, `steer` is called when its lanes should have another one. `at_once`:
+    /// how many collectives run. Must be called in a tokio runtime.
     pub(crate) fn awaits(
         self: &Arc<Self>,
-        timed: Timed,
-        has: CongestionControl,
+        ended_here: EndedHere,
         at_once: impl Fn() -> usize + Send + 'static,
         steer: impl Fn() + Send + Sync + 'static,
     ) {
         let steer: Steer = Arc::new(steer);
         // The task finds it there.
         let mut awaited = self.awaited();
-        let guard = (has == CongestionControl::LossBased).then(|| {
-            let guard = Arc::clone(self).guard(timed, at_once, Arc::clone(&steer));
+        let guard = ended_here.is_guarded.then(|| {
+            let guard = Arc::clone(self).guard(ended_here, at_once, Arc::clone(&steer));
             tokio::spawn(guard).abort_handle()
         });
-        let ended_here = Awaited {
+        let timed = ended_here.timed;
+        let entry = Awaited {
             timed,
             steer,
             guard,
         };
-        awaited.insert(timed.seq, ended_here);
+        awaited.insert(timed.seq, entry);
     }
 
     /// Ends when a collective is overdue, or lanes should have the model.
-    async fn guard(self: Arc<Self>, timed: Timed, at_once: impl Fn() -> usize, steer: Steer) {
-        // Others may have begun since the last look.
-        while let Some(at) = self.overdue_at(&timed, at_once()) {
+    async fn guard(
+        self: Arc<Self>,
+        ended_here: EndedHere,
+        at_once: impl Fn() -> usize,
+        steer: Steer,
+    ) {
+        let timed = ended_here.timed;
+        let mut most = ended_here.at_once;
+        // Others may have begun since the last look, and those that have ended took their share of the time.
+        loop {
+            most = most.max(at_once());
+            let Some(at) = self.overdue_at(&timed, most) else {
+                break;
+            };
             if at <= Instant::now() {
                 self.give_up(timed.seq);
                 return;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{OperationPort, Run, Sending};
 use crate::handover::Registry;
-use crate::pace::{ControlChoice, Load, Rate, TEACHES_FROM, Timed, rate};
+use crate::pace::{ControlChoice, EndedHere, Load, Rate, TEACHES_FROM, Timed, rate};
 
 /// What there is to be learned from an operation that runs.
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ impl Teaching {
         let begun = Instant::now();
         let of_control = has_control.then(|| {
             let load = Load::new(&port.spec, port.algorithm);
-            port.control.begins(load);
+            port.control.begins(port.seq, load);
             OfControl {
                 timed: Timed {
                     seq: port.seq,
@@ -151,12 +151,19 @@ impl Run<'_, '_> {
                 self.note_lanes(rate(self.stats.bytes_sent, took), *changes);
             }
         }
-        if let Some(of_control) = of_control.filter(|of| of.limit == Limit::Limited) {
-            let slots: Vec<_> = self.outs.iter().map(|out| out.to.slots.clone()).collect();
+        if let Some(of_control) = of_control.filter(|of| of.limit != Limit::GaveUp) {
+            let links: Vec<_> = self.outs.iter().map(|out| out.to.slots.clone()).collect();
             let running = Arc::clone(registry);
+            let ended_here = EndedHere {
+                timed: of_control.timed,
+                // What has begun ahead sends little, and has no limit until others are told.
+                is_guarded: of_control.limit == Limit::Limited
+                    && of_control.wanted == CongestionControl::LossBased,
+                at_once: of_control.at_once,
+            };
             let at_once = move || running.at_once();
-            control.awaits(of_control.timed, of_control.wanted, at_once, move || {
-                let slots = slots.iter().flat_map(|slots| slots.iter());
+            control.awaits(ended_here, at_once, move || {
+                let slots = links.iter().flat_map(|slots| slots.iter());
                 slots.for_each(|slot| slot.steer_if_idle());
             });
             // It may have been stopped just before.

@@ -18,7 +18,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::reference::{expected, inputs};
 use super::support::{Member, adopt_mesh, mesh_of, run_all, small_frames, spec};
-use crate::{LanesInUse, OperationPort};
+use crate::{LanesInUse, OperationPort, PlaneConfig};
 
 const WORLD: usize = 3;
 
@@ -59,6 +59,8 @@ struct Known {
     control: Option<CongestionControl>,
     /// How often it was changed.
     changes: usize,
+    /// Bytes that were sent.
+    sent: usize,
     rates: Rates,
 }
 
@@ -79,7 +81,8 @@ impl LaneTx for Steered {
         let part = parts.iter().find(|part| !part.is_empty());
         let part = part.map_or(&[][..], |part| &part[..part.len().min(100)]);
         let sent = ready!(self.below.poll_send(cx, &[part]))?;
-        let known = self.known.lock().unwrap();
+        let mut known = self.known.lock().unwrap();
+        known.sent += sent;
         let rate = known.rates.of(known.control.unwrap_or(ModelBased));
         let takes = Duration::from_secs_f64(sent as f64 / rate);
         self.free.as_mut().reset(Instant::now() + takes);
@@ -161,7 +164,7 @@ impl LaneTx for Nowhere {
     }
 }
 
-/// Three peers with links between all.
+/// Peers with links between all, three unless it is said otherwise.
 struct Mesh {
     members: Vec<Member>,
     lanes: Vec<Arc<Mutex<Known>>>,
@@ -170,20 +173,28 @@ struct Mesh {
 
 impl Mesh {
     fn new(control: Option<CongestionControl>, rates: Rates) -> Self {
-        Self::over(control, rates, |lane| Box::new(lane))
+        Self::over((WORLD, 1), control, rates, |lane| Box::new(lane))
     }
 
+    /// So many peers, with so many lanes on each link.
     fn over(
+        (world, lanes_per_link): (usize, u16),
         control: Option<CongestionControl>,
         rates: Rates,
         sends_on: impl Fn(Steered) -> Box<dyn LaneTx>,
     ) -> Self {
         let lanes = RefCell::new(Vec::new());
-        let members = (0..WORLD).map(|_| Member::new(small_frames()));
-        let members = mesh_of(members.collect(), 1, |lane| {
+        // Several stripes, which is as many lanes as a reduce may take.
+        let config = PlaneConfig {
+            stripe_bytes: 4096,
+            ..small_frames()
+        };
+        let members = (0..world).map(|_| Member::new(config.clone()));
+        let members = mesh_of(members.collect(), lanes_per_link, |lane| {
             let known = Arc::new(Mutex::new(Known {
                 control,
                 changes: 0,
+                sent: 0,
                 rates,
             }));
             lanes.borrow_mut().push(Arc::clone(&known));
@@ -211,7 +222,7 @@ impl Mesh {
         algorithm: Algorithm,
         port: impl Fn(OperationPort) -> OperationPort,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let inputs = inputs(ElementType::F32, COUNT, WORLD);
+        let inputs = inputs(ElementType::F32, COUNT, self.members.len());
         let spec = spec(ReduceOp::Sum, ElementType::F32, COUNT);
         let members = self.members.iter_mut();
         let ports = members.map(|m| port(m.plane.begin(seq, spec, algorithm)));
@@ -229,10 +240,14 @@ impl Mesh {
 
     /// Reduces once. Returns how long it took.
     async fn reduce(&mut self) -> Duration {
+        self.reduce_by(Algorithm::Direct).await
+    }
+
+    async fn reduce_by(&mut self, algorithm: Algorithm) -> Duration {
         self.seq = self.seq.next();
         let seq = self.seq;
         let begun = Instant::now();
-        self.begin(seq, Algorithm::Direct, |port| port).await;
+        self.begin(seq, algorithm, |port| port).await;
         self.stop(seq);
         begun.elapsed()
     }
@@ -248,6 +263,13 @@ impl Mesh {
     fn controls(&self) -> Vec<Option<CongestionControl>> {
         let lanes = self.lanes.iter();
         lanes.map(|lane| lane.lock().unwrap().control).collect()
+    }
+
+    /// How many lanes have sent something since this was last asked.
+    fn lanes_used(&self) -> usize {
+        let lanes = self.lanes.iter();
+        let used = lanes.filter(|lane| std::mem::take(&mut lane.lock().unwrap().sent) > 0);
+        used.count()
     }
 
     fn changes(&self) -> usize {
@@ -307,7 +329,7 @@ async fn paths_that_begin_to_lose_packets_get_the_model_back_within_a_reduce() {
 /// The root of a broadcast is done when its bytes are in buffers.
 #[test(start_paused = true)]
 async fn bytes_that_wait_in_the_buffers_of_an_ended_run_get_the_model_back() {
-    let mut mesh = Mesh::over(Some(ModelBased), Rates::CLEAN, |lane| {
+    let mut mesh = Mesh::over((WORLD, 1), Some(ModelBased), Rates::CLEAN, |lane| {
         Box::new(Buffered::new(lane))
     });
     mesh.reduces(8).await;
@@ -337,10 +359,15 @@ async fn reduces_that_share_the_paths_give_nothing_up() {
     let mut runs = JoinSet::new();
     for seq in (9..17).map(Seq) {
         let run = mesh.begin(seq, Algorithm::Direct, |port| port);
-        runs.spawn(run);
+        runs.spawn(async move {
+            run.await;
+            seq
+        });
         sleep(Duration::from_millis(10)).await;
     }
-    runs.join_all().await;
+    while let Some(ended) = runs.join_next().await {
+        mesh.stop(ended.unwrap());
+    }
 
     assert_eq!(mesh.changes(), changes);
     assert_eq!(mesh.controls(), [Some(LossBased); WORLD * (WORLD - 1)]);
@@ -379,6 +406,24 @@ async fn what_waits_for_others_to_be_told_teaches_nothing() {
     }
 
     assert_eq!(mesh.changes(), 0);
+}
+
+#[test(start_paused = true)]
+async fn numbers_of_lanes_are_tried_when_the_control_is_decided() {
+    let mut mesh = Mesh::over((2, 2), Some(ModelBased), Rates::CLEAN, |lane| {
+        Box::new(lane)
+    });
+
+    let mut used = Vec::new();
+    for _ in 0..40 {
+        mesh.reduce_by(Algorithm::Ring).await;
+        used.push(mesh.lanes_used());
+    }
+
+    // Both lanes of both links, and both links try one.
+    assert_eq!(used[..16], [4; 16]);
+    assert!(used[16..].contains(&2), "{used:?}");
+    assert_eq!(mesh.controls(), [Some(LossBased); 4]);
 }
 
 #[test(start_paused = true)]

@@ -36,6 +36,14 @@ struct Peer {
 struct Steered(Arc<AtomicUsize>);
 
 impl Steered {
+    /// What counts.
+    fn once_more(&self) -> impl Fn() + Send + Sync + 'static {
+        let count = Arc::clone(&self.0);
+        move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     fn times(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
@@ -61,10 +69,10 @@ impl Peer {
         peer
     }
 
-    /// The next collective begins, and ends here at once, one of so many.
+    /// The next collective begins, and ends here at once. So many ran before, and one runs still.
     fn ends_here(&mut self, at_once: usize) -> (Seq, Steered) {
         self.seq = self.seq.next();
-        self.choice.begins(load(BYTES));
+        self.choice.begins(self.seq, load(BYTES));
         let timed = Timed {
             seq: self.seq,
             load: load(BYTES),
@@ -72,12 +80,12 @@ impl Peer {
             is_comparable: true,
         };
         let steered = Steered::default();
-        let counted = steered.clone();
-        let has = self.choice.wanted();
-        let running = move || at_once;
-        self.choice.awaits(timed, has, running, move || {
-            counted.0.fetch_add(1, Ordering::Relaxed);
-        });
+        let ended_here = EndedHere {
+            timed,
+            is_guarded: self.choice.wanted() == CongestionControl::LossBased,
+            at_once,
+        };
+        self.choice.awaits(ended_here, || 1, steered.once_more());
         (self.seq, steered)
     }
 }
@@ -114,6 +122,19 @@ async fn a_collective_is_limited_although_another_one_has_ended_and_is_stopped()
 }
 
 #[test(start_paused = true)]
+async fn a_collective_beside_others_that_are_over_had_its_share_of_the_path() {
+    let mut peer = Peer::new().await;
+
+    let (_, steered) = peer.ends_here(5);
+    sleep(Duration::from_millis(14_900)).await;
+    assert_eq!(peer.choice.wanted(), CongestionControl::LossBased);
+    sleep(Duration::from_millis(200)).await;
+
+    assert_eq!(peer.choice.wanted(), CongestionControl::ModelBased);
+    assert_eq!(steered.times(), 1);
+}
+
+#[test(start_paused = true)]
 async fn lanes_of_all_that_have_ended_here_change_when_one_gives_up() {
     let mut peer = Peer::new().await;
 
@@ -130,7 +151,7 @@ async fn lanes_of_what_has_ended_here_change_when_a_larger_collective_begins() {
     let mut peer = Peer::new().await;
 
     let (_, steered) = peer.ends_here(2);
-    peer.choice.begins(load(2 * BYTES));
+    peer.choice.begins(peer.seq.next(), load(2 * BYTES));
 
     assert_eq!(peer.choice.wanted(), CongestionControl::ModelBased);
     assert_eq!(steered.times(), 1);
@@ -167,16 +188,12 @@ async fn lanes_that_were_given_another_one_too_late_get_it_once_their_run_has_en
         is_comparable,
     };
     let steered = Steered::default();
-    let counted = steered.clone();
-    let has = CongestionControl::LossBased;
-    peer.choice.awaits(
+    let ended_here = EndedHere {
         timed,
-        has,
-        || 1,
-        move || {
-            counted.0.fetch_add(1, Ordering::Relaxed);
-        },
-    );
+        is_guarded: true,
+        at_once: 1,
+    };
+    peer.choice.awaits(ended_here, || 1, steered.once_more());
     sleep(Duration::from_millis(1)).await;
 
     assert_eq!(steered.times(), 1);

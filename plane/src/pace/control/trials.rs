@@ -38,7 +38,7 @@ const OVERDUE: u128 = 3;
 /// times as long as two levels.
 const OTHER_OVERDUE: u128 = 10;
 
-/// What is known is forgotten after so many collectives that could not be compared, in a row.
+/// What is known is forgotten if more collectives than this have begun since the last one that could be compared.
 const FORGOTTEN_AFTER: u32 = 16;
 
 /// A loss-based one is doubted if it carries less than two thirds of what it once did.
@@ -76,7 +76,7 @@ pub(super) struct Trials {
     held: CongestionControl,
     /// What is compared. `None`: no collective has ended yet.
     load: Option<Load>,
-    /// How many collectives have begun since the last one that was compared.
+    /// How many collectives have begun since the last one of this load that was alone until its verdict.
     others: u32,
     stage: Stage,
     /// The mean of what collectives of this load have carried on what is held.
@@ -87,6 +87,8 @@ pub(super) struct Trials {
     begun: u32,
     /// The bytes of the largest of them.
     largest: u64,
+    /// Of which load the last trial was.
+    rested: Option<Load>,
     /// The number of the first collective after which a trial may begin.
     rests_until: u64,
     pause: u64,
@@ -113,6 +115,7 @@ impl Default for Trials {
             decided_at: None,
             begun: 0,
             largest: 0,
+            rested: None,
             rests_until: 0,
             pause: PAUSE_MIN,
         }
@@ -135,12 +138,12 @@ impl Trials {
     }
 
     /// Forgets what has become rare, and what tells nothing about a larger collective.
-    pub(super) fn begins(&mut self, load: Load) {
+    pub(super) fn begins(&mut self, seq: u64, load: Load) {
         self.begun = self.begun.saturating_add(1);
         self.others += 1;
         let is_larger = self.load.is_some_and(|known| load.bytes > known.bytes);
         if is_larger || self.others > FORGOTTEN_AFTER {
-            self.forget();
+            self.forget(seq);
         }
         if load.bytes > self.largest {
             self.largest = load.bytes;
@@ -148,8 +151,12 @@ impl Trials {
         }
     }
 
-    /// Trials that were in vain are not repeated because what they have shown is forgotten.
-    fn forget(&mut self) {
+    /// A trial without a verdict was in vain, and trials that were are not repeated because what they have shown is
+    /// forgotten.
+    fn forget(&mut self, seq: u64) {
+        if matches!(self.stage, Stage::Trying(_)) {
+            self.rest(seq);
+        }
         let (rests_until, pause) = match self.held {
             CongestionControl::ModelBased => (self.rests_until, self.pause),
             CongestionControl::LossBased => (0, PAUSE_MIN),
@@ -157,6 +164,7 @@ impl Trials {
         *self = Self {
             begun: self.begun,
             largest: self.largest,
+            rested: self.rested,
             rests_until,
             pause,
             ..Self::default()
@@ -196,7 +204,7 @@ impl Trials {
     }
 
     fn carried(&mut self, seq: u64, load: Load, rate: Rate) {
-        if !self.compares(load) {
+        if !self.compares(seq, load) {
             return;
         }
         self.others = 0;
@@ -225,13 +233,19 @@ impl Trials {
     }
 
     /// Are collectives of this load compared? Larger ones take the place of smaller ones.
-    fn compares(&mut self, load: Load) -> bool {
+    fn compares(&mut self, seq: u64, load: Load) -> bool {
         let compared = self.load.filter(|compared| load.bytes <= compared.bytes);
         match compared {
             Some(compared) => compared == load,
             None => {
-                self.forget();
+                self.forget(seq);
                 self.load = Some(load);
+                if self.rested != Some(load) {
+                    // What was in vain for others may not be for these.
+                    let soon = multiple_after(seq, PAUSE_KEPT);
+                    self.rests_until = self.rests_until.min(soon);
+                    self.pause = self.pause.min(PAUSE_KEPT);
+                }
                 true
             }
         }
@@ -289,6 +303,7 @@ impl Trials {
     /// Tries nothing until the next multiple of the pause.
     fn rest(&mut self, seq: u64) {
         self.stage = Stage::Cold;
+        self.rested = self.load;
         self.rests_until = multiple_after(seq, self.pause);
         self.pause = (self.pause * 2).min(PAUSE_MAX);
     }

@@ -93,7 +93,7 @@ impl Peer {
 
     /// A collective begins. Returns on which control.
     fn begins(&mut self, bytes: u64) -> CongestionControl {
-        self.trials.begins(load(bytes, Algorithm::Ring));
+        self.trials.begins(self.seq, load(bytes, Algorithm::Ring));
         let control = self.trials.wanted();
         if control != self.trials.held {
             self.tried.push(self.seq);
@@ -213,7 +213,8 @@ fn what_others_make_it_forget_is_not_tried_again_at_once_if_it_was_in_vain() {
     // Five reduces, and a broadcast of twice as many bytes, which is not compared.
     for _ in 0..400 {
         took.extend(peer.collectives(5, lossy));
-        peer.trials.begins(load(2 * BYTES, Algorithm::Tree));
+        peer.trials
+            .begins(peer.seq, load(2 * BYTES, Algorithm::Tree));
     }
 
     assert!(peer.tried.len() < 12, "{:?}", peer.tried);
@@ -341,11 +342,11 @@ fn what_becomes_rare_is_forgotten() {
 
     // Of another load, or of the same one that never are alone until the verdict.
     for _ in 0..FORGOTTEN_AFTER / 2 {
-        peer.trials.begins(load(1, Algorithm::Ring));
-        peer.trials.begins(load(BYTES, Algorithm::Ring));
+        peer.trials.begins(peer.seq, load(1, Algorithm::Ring));
+        peer.trials.begins(peer.seq, load(BYTES, Algorithm::Ring));
     }
     assert_eq!(peer.held(), CongestionControl::LossBased);
-    peer.trials.begins(load(BYTES, Algorithm::Ring));
+    peer.trials.begins(peer.seq, load(BYTES, Algorithm::Ring));
 
     assert_eq!(peer.trials.wanted(), CongestionControl::ModelBased);
     // Smaller ones may be compared from here on.
@@ -361,7 +362,8 @@ fn a_larger_collective_begins_with_the_model() {
     peer.collectives(20, clean);
     assert_eq!(peer.trials.wanted(), CongestionControl::LossBased);
 
-    peer.trials.begins(load(2 * BYTES, Algorithm::Ring));
+    peer.trials
+        .begins(peer.seq, load(2 * BYTES, Algorithm::Ring));
 
     assert_eq!(peer.trials.wanted(), CongestionControl::ModelBased);
 }
@@ -382,6 +384,33 @@ fn the_first_collective_after_a_trial_is_not_compared() {
     assert_eq!(peer.tried.last(), Some(&66));
     assert_eq!(peer.held(), CongestionControl::LossBased);
     assert_eq!(peer.limit(2 * BYTES), limit);
+}
+
+#[test]
+fn trials_that_were_in_vain_with_large_collectives_do_not_put_off_those_of_smaller_ones() {
+    let mut peer = Peer::default();
+    peer.collectives(600, whatever);
+    assert_eq!(peer.trials.rests_until, 1024);
+
+    for _ in 0..100 {
+        peer.collective(BYTES / 64, clean);
+    }
+
+    assert_eq!(peer.held(), CongestionControl::LossBased);
+}
+
+#[test]
+fn trials_that_come_to_no_verdict_become_rare() {
+    let mut peer = Peer::default();
+
+    // Of three collectives of a trial two are over when a larger one begins, which is not compared.
+    for _ in 0..400 {
+        peer.collectives(5, clean);
+        peer.trials
+            .begins(peer.seq, load(2 * BYTES, Algorithm::Tree));
+    }
+
+    assert!(peer.tried.len() < 24, "{:?}", peer.tried);
 }
 
 #[test]
@@ -443,7 +472,7 @@ fn whatever_is_called_lanes_do_not_wait_for_ever() {
     let mut trials = Trials::default();
     for seq in 1..=16 {
         assert!(!trials.is_settled());
-        trials.begins(load(seq, Algorithm::Ring));
+        trials.begins(seq, load(seq, Algorithm::Ring));
         trials.carried(seq, load(seq, Algorithm::Ring), 1);
     }
     assert!(trials.is_settled());
@@ -452,7 +481,7 @@ fn whatever_is_called_lanes_do_not_wait_for_ever() {
     let mut trials = Trials::default();
     let load = load(BYTES, Algorithm::Ring);
     for seq in 1..=20 {
-        trials.begins(load);
+        trials.begins(seq, load);
         let millis = match trials.wanted() {
             CongestionControl::ModelBased => 55,
             CongestionControl::LossBased => 45,
@@ -506,7 +535,7 @@ fn whatever_is_carried_a_loss_based_control_has_a_limit() {
         let load = load(bytes, Algorithm::Ring);
         match seed.random_range(0..12) {
             0 => trials.give_up(seq),
-            1 => trials.begins(load),
+            1 => trials.begins(seq, load),
             _ => trials.carried(seq, load, rate),
         }
         let is_limited = trials.limit(load).is_some();
