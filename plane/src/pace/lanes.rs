@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use super::trial::{Rate, Trial, Verdict};
+use super::trial::{Rate, Trial, Verdict, is_much_less};
 
 /// Reduces between two trials, at first. Twice as many after each trial in vain.
 const PAUSE_MIN: u32 = 16;
@@ -32,10 +32,7 @@ const FEWER_CARRY: u64 = 95;
 /// More lanes are kept if they carry at least so many percent of what fewer did.
 const MORE_CARRY: u64 = 108;
 
-/// The path is another one if it carries so many times as much, or as little, as halves: one and a half.
-const CHANGED_HALVES: u64 = 3;
-
-/// Then the next trial is at most so many reduces away.
+/// If the path is another one, the next trial is at most so many reduces away.
 const PAUSE_AFTER_CHANGE: u32 = 8;
 
 /// What is known about a link.
@@ -245,8 +242,7 @@ impl Way {
 }
 
 fn is_changed(before: Rate, after: Rate) -> bool {
-    let (less, more) = (before.min(after), before.max(after));
-    u128::from(more) * 2 > u128::from(less) * u128::from(CHANGED_HALVES)
+    is_much_less(before.min(after), before.max(after))
 }
 
 #[cfg(test)]

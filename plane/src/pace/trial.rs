@@ -21,6 +21,14 @@ const HOPELESS: u64 = 80;
 /// (Cardwell et al., "BBR: Congestion-Based Congestion Control", 2016).
 const HOPELESS_AT_FIRST: u64 = 60;
 
+/// The path is another one if it carries so many times as much, or as little, as halves: one and a half.
+const CHANGED_HALVES: u64 = 3;
+
+/// Is a rate so much less than another one that the path has changed?
+pub(super) fn is_much_less(rate: Rate, than: Rate) -> bool {
+    u128::from(than) * 2 > u128::from(rate) * u128::from(CHANGED_HALVES)
+}
+
 /// So many bytes in this time.
 pub(crate) fn rate(bytes: u64, took: Duration) -> Rate {
     let rate = u128::from(bytes) * NANOS_PER_SECOND / took.as_nanos().max(1);

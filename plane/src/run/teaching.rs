@@ -100,7 +100,8 @@ impl OfControl {
     }
 
     fn is_overdue(&mut self, control: &ControlChoice, registry: &Registry) -> bool {
-        if self.limit != Limit::Limited {
+        // Whether it is overdue takes a lock as well, and with the model it never is.
+        if self.limit != Limit::Limited || self.wanted == CongestionControl::ModelBased {
             return false;
         }
         let is_over = |timed: &Timed, at_once| {
@@ -152,7 +153,11 @@ impl Run<'_, '_> {
             }
         }
         if let Some(of_control) = of_control.filter(|of| of.limit != Limit::GaveUp) {
-            let links: Vec<_> = self.outs.iter().map(|out| out.to.slots.clone()).collect();
+            let slots = self.outs.iter().filter_map(|out| {
+                let slots = &out.to.slots;
+                slots.get(usize::from(out.lane)).cloned()
+            });
+            let slots: Vec<_> = slots.collect();
             let running = Arc::clone(registry);
             let ended_here = EndedHere {
                 timed: of_control.timed,
@@ -163,8 +168,7 @@ impl Run<'_, '_> {
             };
             let at_once = move || running.at_once();
             control.awaits(ended_here, at_once, move || {
-                let slots = links.iter().flat_map(|slots| slots.iter());
-                slots.for_each(|slot| slot.steer_if_idle());
+                slots.iter().for_each(|slot| slot.steer_if_idle());
             });
             // It may have been stopped just before.
             if !registry.runs(seq) {

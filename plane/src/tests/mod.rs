@@ -21,6 +21,6 @@ mod sharing;
 mod simulated;
 mod stalled;
 mod steering;
-mod support;
+pub(crate) mod support;
 mod together;
 mod worker;

@@ -320,7 +320,7 @@ pub(super) fn broke(link: LinkId) -> LinkBroke {
     LinkBroke { link, built: BUILT }
 }
 
-pub(super) fn spec(op: ReduceOp, element: ElementType, count: usize) -> CollectiveSpec {
+pub(crate) fn spec(op: ReduceOp, element: ElementType, count: usize) -> CollectiveSpec {
     CollectiveSpec {
         kind: CollectiveKind::AllReduce,
         op,

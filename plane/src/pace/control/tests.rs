@@ -3,25 +3,18 @@
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use pccl_core::element::{CollectiveKind, CollectiveSpec, ElementType, Quantization, ReduceOp};
+use pccl_core::element::{ElementType, ReduceOp};
 use pccl_core::plan::Algorithm;
 use tokio::test;
 use tokio::time::sleep;
 
 use super::*;
+use crate::tests::support::spec;
 
 const BYTES: u64 = 1 << 20;
 
 fn load(bytes: u64) -> Load {
-    let spec = CollectiveSpec {
-        kind: CollectiveKind::AllReduce,
-        op: ReduceOp::Sum,
-        element: ElementType::U8,
-        count: bytes,
-        quantization: Quantization::None,
-        algorithm: None,
-        ordered: false,
-    };
+    let spec = spec(ReduceOp::Sum, ElementType::U8, bytes as usize);
     Load::new(&spec, Algorithm::Ring)
 }
 
@@ -73,6 +66,12 @@ impl Peer {
     fn ends_here(&mut self, at_once: usize) -> (Seq, Steered) {
         self.seq = self.seq.next();
         self.choice.begins(self.seq, load(BYTES));
+        let has = self.choice.wanted();
+        (self.seq, self.awaits(has, at_once))
+    }
+
+    /// The last one has ended here, whose lanes have this one.
+    fn awaits(&self, has: CongestionControl, at_once: usize) -> Steered {
         let timed = Timed {
             seq: self.seq,
             load: load(BYTES),
@@ -82,11 +81,11 @@ impl Peer {
         let steered = Steered::default();
         let ended_here = EndedHere {
             timed,
-            is_guarded: self.choice.wanted() == CongestionControl::LossBased,
+            is_guarded: has == CongestionControl::LossBased,
             at_once,
         };
         self.choice.awaits(ended_here, || 1, steered.once_more());
-        (self.seq, steered)
+        steered
     }
 }
 
@@ -179,21 +178,7 @@ async fn lanes_that_were_given_another_one_too_late_get_it_once_their_run_has_en
     peer.choice.give_up(peer.seq);
     assert_eq!(peer.choice.changes(), changes + 1);
 
-    let seq = peer.seq.next();
-    let (begun, is_comparable) = (Instant::now(), false);
-    let timed = Timed {
-        seq,
-        load: load(BYTES),
-        begun,
-        is_comparable,
-    };
-    let steered = Steered::default();
-    let ended_here = EndedHere {
-        timed,
-        is_guarded: true,
-        at_once: 1,
-    };
-    peer.choice.awaits(ended_here, || 1, steered.once_more());
+    let steered = peer.awaits(CongestionControl::LossBased, 1);
     sleep(Duration::from_millis(1)).await;
 
     assert_eq!(steered.times(), 1);

@@ -7,7 +7,9 @@ use pccl_core::element::{CollectiveKind, CollectiveSpec, Quantization};
 use pccl_core::plan::Algorithm;
 use pccl_core::transport::CongestionControl;
 
-use crate::pace::trial::{NANOS_PER_SECOND, Rate, TEACHES_FROM, Trial, Verdict, rate};
+use crate::pace::trial::{
+    NANOS_PER_SECOND, Rate, TEACHES_FROM, Trial, Verdict, is_much_less, rate,
+};
 
 /// After a trial in vain, the next one begins after a collective whose number is a multiple of this; after another one
 /// in vain, of twice as much, and so on. A power of two, so that peers with different pauses meet. The first pauses are
@@ -40,10 +42,6 @@ const OTHER_OVERDUE: u128 = 10;
 
 /// What is known is forgotten if more collectives than this have begun since the last one that could be compared.
 const FORGOTTEN_AFTER: u32 = 16;
-
-/// A loss-based one is doubted if it carries less than two thirds of what it once did.
-const DOUBTED_OF: u128 = 2;
-const DOUBTED_TIMES: u128 = 3;
 
 /// If nothing could be tried in so many collectives, hardly anything will be.
 const UNDECIDED_AFTER: u32 = 16;
@@ -195,11 +193,10 @@ impl Trials {
     /// A collective that was alone took this time. One that took less than a trial is worth tells nothing, unless it
     /// is one.
     pub(super) fn took(&mut self, seq: u64, load: Load, took: Duration) {
-        if self.load == Some(load) {
-            self.others = 0;
-        }
         if took >= TEACHES_FROM || matches!(self.stage, Stage::Trying(_)) {
             self.carried(seq, load, rate(load.bytes, took));
+        } else if self.load == Some(load) {
+            self.others = 0;
         }
     }
 
@@ -210,13 +207,11 @@ impl Trials {
         self.others = 0;
         match &mut self.stage {
             Stage::Cold => self.stage = Stage::Holding(None),
-            Stage::Holding(mean) => {
-                let before = mean.replace(rate);
-                if let Some(before) = before {
-                    let mean = before - before / PARTS + rate / PARTS;
-                    self.stage = Stage::Holding(Some(mean));
-                    self.held_carried(seq, mean, rate);
-                }
+            Stage::Holding(None) => self.stage = Stage::Holding(Some(rate)),
+            Stage::Holding(Some(mean)) => {
+                *mean = *mean - *mean / PARTS + rate / PARTS;
+                let mean = *mean;
+                self.held_carried(seq, mean, rate);
             }
             Stage::Trying(trial) => {
                 let against = trial.against();
@@ -271,7 +266,7 @@ impl Trials {
     /// A loss-based one that carries much less than when it was decided to hold it is doubted soon.
     fn doubt(&mut self, seq: u64, mean: Rate) {
         let decided_at = *self.decided_at.get_or_insert(mean);
-        if u128::from(mean) * DOUBTED_TIMES < u128::from(decided_at) * DOUBTED_OF {
+        if is_much_less(mean, decided_at) {
             self.decided_at = Some(mean);
             self.pause = PAUSE_MIN;
             self.rests_until = self.rests_until.min(multiple_after(seq, PAUSE_MIN));

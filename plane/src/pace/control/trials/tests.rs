@@ -5,6 +5,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
+use crate::tests::support::spec;
 
 const BYTES: u64 = 4 << 20;
 
@@ -49,16 +50,10 @@ fn whatever(_: CongestionControl, _: u64) -> Rate {
 }
 
 fn load(bytes: u64, algorithm: Algorithm) -> Load {
-    let spec = CollectiveSpec {
-        kind: CollectiveKind::AllReduce,
-        op: ReduceOp::Sum,
-        element: ElementType::U8,
-        count: bytes,
-        quantization: Quantization::None,
-        algorithm: None,
-        ordered: false,
-    };
-    Load::new(&spec, algorithm)
+    Load::new(
+        &spec(ReduceOp::Sum, ElementType::U8, bytes as usize),
+        algorithm,
+    )
 }
 
 /// A peer, whose collectives follow each other.
