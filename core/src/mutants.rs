@@ -20,4 +20,4 @@ mod list;
 pub(crate) mod replay;
 
 pub use list::Mutant;
-pub use switch::{switch_on, taken};
+pub use switch::{switch_on, taken, times_switched};

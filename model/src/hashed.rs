@@ -46,8 +46,12 @@ impl<T: Hash + Clone> Hashed<T> {
 }
 
 /// With fixed keys, so that a state has the same hash in every run of one program.
+pub(crate) fn hasher() -> ahash::RandomState {
+    ahash::RandomState::with_seeds(1, 2, 3, 4)
+}
+
 fn hash_of<T: Hash>(value: &T) -> u64 {
-    ahash::RandomState::with_seeds(1, 2, 3, 4).hash_one(value)
+    hasher().hash_one(value)
 }
 
 impl<T> Deref for Hashed<T> {

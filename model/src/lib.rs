@@ -35,6 +35,7 @@ pub mod fabric;
 pub mod hashed;
 pub mod journal;
 mod lanes;
+mod memo;
 pub mod milestone;
 mod model;
 pub mod plan_run;

@@ -12,6 +12,7 @@ use crate::claim::Claim;
 use crate::connection::End;
 use crate::coverage::{Coverage, ReceiverIn, SenderIn};
 use crate::fabric::Fabric;
+use crate::memo;
 use crate::milestone::Milestone;
 use crate::scenario::{Scenario, SeatPlan};
 use crate::script::Program;
@@ -324,27 +325,22 @@ impl<'a> Run<'a> {
 
     // The master.
 
-    pub(crate) fn tell_master(&mut self, input: MasterInput) {
+    pub(crate) fn tell_master(&mut self, heard: MasterInput) {
         let Some(before) = self.state.master.clone() else {
             return;
         };
-        let mut out = Vec::new();
-        let heard = input.clone();
-        let Some(master) = self.state.master.as_mut().map(|master| master.edit()) else {
-            return;
-        };
-        let handled = catch_unwind(AssertUnwindSafe(|| master.handle(input, &mut out)));
-        if handled.is_err() {
+        let Some(step) = memo::step(&before, &heard) else {
             self.state.breaks(Claim::NoPanic);
             return;
-        }
-        watch::master_moved(self, &before, &heard, &out);
+        };
+        self.state.master = Some(step.after.clone());
+        watch::master_moved(self, &step);
         if let Some(journal) = &mut self.state.journal {
-            journal.edit().append(heard, &out);
+            journal.edit().append(heard, &step.out);
             self.is_recorded = true;
         }
-        for output in out {
-            self.do_for_master(output);
+        for output in &step.out {
+            self.do_for_master(output.clone());
         }
     }
 

@@ -1,6 +1,6 @@
 //! What switches mistakes on, and the list of them into names.
 
-use core::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 
 use crate::id::PeerId;
 use crate::topology::Ring;
@@ -13,6 +13,8 @@ static ON: AtomicU16 = AtomicU16::new(0);
 /// The mistake was made at least once.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
+static TIMES_SWITCHED: AtomicU64 = AtomicU64::new(0);
+
 /// Makes one mistake from here on, and no other. `None`: none at all.
 ///
 /// It holds for the whole process: for all machines, those that exist already included.
@@ -20,6 +22,13 @@ pub fn switch_on(mutant: Option<Mutant>) {
     let number = mutant.map_or(0, Mutant::number);
     ON.store(number, Ordering::SeqCst);
     TAKEN.store(false, Ordering::SeqCst);
+    TIMES_SWITCHED.fetch_add(1, Ordering::SeqCst);
+}
+
+/// How often [`switch_on`] was called. What a machine did at another count says nothing about what it does.
+#[must_use]
+pub fn times_switched() -> u64 {
+    TIMES_SWITCHED.load(Ordering::Relaxed)
 }
 
 /// Did a machine come to the place of the mistake since it was switched on? It may have made no

@@ -133,6 +133,9 @@ impl Bystander {
             watch::master_says(self, &before, &after, &input, output);
         }
         watch::master_keeps(self, &before, &after, &input, &out);
+        if !watch::late::means_nothing(&before, &input, &out, &after) {
+            self.breaks(Claim::Unmoved);
+        }
         self.note_orders(&out);
         out
     }

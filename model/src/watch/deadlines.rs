@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use pccl_core::id::{GroupId, PeerId, Round, Tag};
+use pccl_core::id::{PeerId, Tag};
 use pccl_core::master::{Master, MasterConfig, MasterInput, MasterOutput, MasterTimer, PeerView};
 use pccl_core::messages::{ToMaster, ToPeer};
 use pccl_core::states::{CollectiveCommunicationState, ConnectionPhase, ConnectionState, Event};
@@ -86,13 +86,12 @@ impl<'a, S: Source> Moment<'a, S> {
             let config = self.run.config();
             self.begun.iter().all(|begun| self.is_long(&config, *begun))
         };
-        let checks: [(Claim, &dyn Fn() -> bool); 6] = [
+        let checks: [(Claim, &dyn Fn() -> bool); 5] = [
             (Claim::Timers, &|| self.those_run_that_were_begun()),
             (Claim::SignsOfLife, &|| self.who_speaks_lives()),
             (Claim::Watched, &|| self.who_waits_is_watched()),
             (Claim::Timers, &|| self.time_begins_anew_for_a_reason()),
             (Claim::Timers, &last_right),
-            (Claim::Unmoved, &|| self.what_is_late_means_nothing()),
         ];
         let broken = checks.into_iter().find(|(_, holds)| !holds());
         broken.map(|(claim, _)| claim)
@@ -237,45 +236,6 @@ impl<'a, S: Source> Moment<'a, S> {
             }
             _ => false,
         })
-    }
-
-    // What is late.
-
-    /// Whether a search goes on for this group by that question.
-    fn is_search(&self, round: Round, group: GroupId) -> bool {
-        let mut searches = self.before.view().searches();
-        searches.any(|(known, of, _)| (known, of) == (round, group))
-    }
-
-    /// A timer that was stopped a moment ago, and an answer of the solver to a question that is over, change
-    /// nothing when they arrive.
-    fn what_is_late_means_nothing(&self) -> bool {
-        if let MasterInput::TourSolved { round, .. } = self.heard
-            && !self.ran.contains(&MasterTimer::Solver(*round))
-            && !(self.out.is_empty() && self.before == self.after)
-        {
-            return false;
-        }
-        if let MasterInput::TourImproved { round, group, .. } = self.heard
-            && !self.is_search(*round, *group)
-            && !(self.out.is_empty() && self.before == self.after)
-        {
-            return false;
-        }
-        let mut stopped = self
-            .ran
-            .iter()
-            .filter(|timer| !self.runs(**timer))
-            .peekable();
-        if stopped.peek().is_none() {
-            return true;
-        }
-        let mut later = self.after.clone();
-        let mut out = Vec::new();
-        for timer in stopped {
-            later.handle(MasterInput::TimerFired(*timer), &mut out);
-        }
-        out.is_empty() && later == *self.after
     }
 }
 

@@ -28,6 +28,7 @@ use super::verdicts::verdicts;
 use super::{rings as ring_orders, trouble};
 use crate::claim::Claim;
 use crate::lanes::{measured, shared};
+use crate::memo::MasterStep;
 use crate::milestone::Milestone;
 use crate::run::Run;
 
@@ -51,33 +52,36 @@ pub(crate) fn vote_arrives(run: &mut impl Source, peer: PeerId, message: &ToMast
     }
 }
 
-pub(crate) fn master_moved(
-    run: &mut Run<'_>,
-    before: &Master,
-    heard: &MasterInput,
-    out: &[MasterOutput],
-) {
-    let Some(after) = run.state.master.clone() else {
-        return;
-    };
+/// The step was taken.
+pub(crate) fn master_moved(run: &mut Run<'_>, step: &MasterStep) {
+    let MasterStep {
+        before,
+        heard,
+        after,
+        out,
+        ..
+    } = step;
     let moment = Moment {
         before,
-        after: &after,
+        after,
         heard,
         out,
     };
     trouble::befell(run, before, heard, out);
     for output in out {
-        look_at(run, before, &after, heard, output);
+        look_at(run, before, after, heard, output);
     }
     reasons(run, &moment);
-    master_keeps(run, before, &after, heard, out);
-    ring_orders::stand(run, &after, out);
+    master_keeps(run, before, after, heard, out);
+    if !step.is_unmoved_by_what_is_late {
+        run.breaks(Claim::Unmoved);
+    }
+    ring_orders::stand(run, after, out);
     sources(run, before, out);
-    trouble::mended(run, before, &after, heard, out);
-    ring_orders::ordered(run, before, &after, out);
-    precedence(run, before, &after, heard, out);
-    given(run, before, &after, out);
+    trouble::mended(run, before, after, heard, out);
+    ring_orders::ordered(run, before, after, out);
+    precedence(run, before, after, heard, out);
+    given(run, before, after, out);
 }
 
 /// What holds of every step of a master, whatever it said.
@@ -258,12 +262,15 @@ fn gave_way(run: &mut Run<'_>) {
 
 /// Nobody is accepted without the vote of everybody who is.
 fn admission(run: &mut impl Source, before: &Master, after: &Master) {
-    let accepted = |master: &Master| -> BTreeSet<PeerId> {
+    fn accepted(master: &Master) -> impl Iterator<Item = PeerId> {
         let peers = master.view().peers();
         let accepted = peers.filter(|(_, peer)| peer.phase() == ConnectionPhase::Accepted);
-        accepted.map(|(id, _)| id).collect()
-    };
-    let (old, new) = (accepted(before), accepted(after));
+        accepted.map(|(id, _)| id)
+    }
+    if accepted(before).eq(accepted(after)) {
+        return;
+    }
+    let [old, new] = [before, after].map(|master| accepted(master).collect::<BTreeSet<_>>());
     if old
         .iter()
         .any(|peer| !new.contains(peer) && after.view().peer(*peer).is_some())

@@ -27,6 +27,7 @@ mod election;
 mod entries;
 mod groups;
 mod innocence;
+pub(crate) mod late;
 mod master;
 mod neighbours;
 mod orders;
