@@ -33,7 +33,8 @@ const HOPS: usize = 5;
 /// message. A timer of TCP of 40 ms in each reduce makes it several hundred times.
 const MOST_MESSAGES: f64 = 80.0;
 
-const ATTEMPTS: usize = 3;
+/// So many, so that a machine that is busy for a while does not fail. A timer makes all of them slow.
+const ATTEMPTS: usize = 12;
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -147,8 +148,8 @@ fn a_small_reduce_asks_its_lanes_a_few_times_however_many_they_are() {
         let calls = (run.traffic.calls() - before) as usize;
 
         println!("{distance:?}: {calls} calls for {REDUCES} reduces");
-        // Each of two peers: sends two messages and a frame, and receives as many in up to three calls
-        // each, of which one finds that nothing is left.
+        // Each of two peers: sends two messages, if they do not leave together, and a frame, and receives as many in up
+        // to three calls each, of which one finds that nothing is left.
         let most = 2 * (3 + 3 * 3 + 3);
         assert!(calls >= REDUCES * 2 * 6, "{calls} calls: not all counted");
         assert!(calls <= REDUCES * most, "{distance:?}: {calls} calls");

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use pccl_core::id::EntryIndex;
 use pccl_master::{Limits, MasterConfig};
 
@@ -84,8 +84,8 @@ pub(crate) struct RunTuning {
     #[arg(long, value_name = "BYTES", default_value_t = MasterConfig::default().ahead_max)]
     pub(crate) max_ahead: u64,
 
-    /// Let collectives within one machine begin before all have called them, too, which gains nothing there
-    #[arg(long)]
+    /// Whether collectives within one machine begin before all have called them, too
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = MasterConfig::default().ahead_within_machine)]
     pub(crate) ahead_within_machine: bool,
 }
 

@@ -11,7 +11,7 @@ use pccl_core::transport::{Lane, LaneError, LaneRx, LaneTx, close, recv_some};
 use pccl_core::wire::{
     CONTROL_FRAME_MAX, ControlReader, EncodeError, SessionFrame, SessionTerms, encode_control,
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::returning::{Attempts, Returned, Returning, Shown};
 
@@ -21,6 +21,10 @@ const KEEP_BYTES: usize = 64 * 1024;
 /// Bytes of messages that are kept until the master has received them. A master that acknowledges nothing for longer
 /// cannot be returned to.
 const UNACKNOWLEDGED_MAX: usize = 16 * 1024 * 1024;
+
+/// A vote to start waits for the vote on the outcome at most so long. Within a machine a small plan takes a tenth of it,
+/// and a clock that is read each millisecond is fine enough.
+const HELD_MAX: Duration = Duration::from_millis(1);
 
 /// The session at the master, over one connection after the other.
 pub(super) struct Control {
@@ -89,6 +93,11 @@ impl Control {
             self.queue.has_received(self.reader.received());
         }
         self.queue.push(message)
+    }
+
+    /// More is to be said in a moment: what was pushed leaves with the next message, or when [`HELD_MAX`] is over.
+    pub(super) fn hold(&mut self) {
+        self.queue.held_until = Some(Instant::now() + HELD_MAX);
     }
 
     /// What to show the master, if the connection is up and has a session.
@@ -168,8 +177,8 @@ impl Control {
     }
 }
 
-/// Messages that are on their way to the master. What is pushed between two flushes leaves in one
-/// write.
+/// Messages that are on their way to the master. What is pushed between two flushes, or while the queue is held,
+/// leaves in one write.
 #[derive(Default)]
 pub(super) struct SendQueue {
     /// Frames, by the number of their message.
@@ -179,6 +188,8 @@ pub(super) struct SendQueue {
     written: usize,
     /// Events that are told when the bytes up to there are written.
     marks: VecDeque<(usize, Mark)>,
+    /// Nothing leaves before, unless more is pushed.
+    held_until: Option<Instant>,
 }
 
 /// A message whose departure is an event.
@@ -191,6 +202,7 @@ struct Mark {
 
 impl SendQueue {
     pub(super) fn push(&mut self, message: &ToMaster) -> Result<(), EncodeError> {
+        self.held_until = None;
         let before = self.bytes.len();
         encode_control(message, &mut self.bytes)?;
         let frame: Box<[u8]> = self.bytes.get(before..).unwrap_or_default().into();
@@ -224,6 +236,7 @@ impl SendQueue {
     fn resume(&mut self, received: u64) -> Result<(), CannotResume> {
         let lacking = self.messages.after(received)?;
         (self.written, self.bytes) = (0, Vec::new());
+        self.held_until = None;
         self.marks.clear();
         for frame in lacking {
             self.bytes.extend_from_slice(frame);
@@ -240,6 +253,10 @@ impl SendQueue {
     }
 
     async fn flush(&mut self, tx: &mut dyn LaneTx) -> Result<(), LaneError> {
+        if let Some(until) = self.held_until {
+            sleep_until(until).await;
+            self.held_until = None;
+        }
         while let Some(rest) = self.bytes.get(self.written..).filter(|r| !r.is_empty()) {
             let sent = poll_fn(|cx| tx.poll_send(cx, &[rest])).await?;
             if sent == 0 {
@@ -393,6 +410,69 @@ mod tests {
         assert!(kept <= UNACKNOWLEDGED_MAX, "{kept}");
         assert!(kept > UNACKNOWLEDGED_MAX / 2, "{kept}");
         assert_eq!(queue.resume(0), Err(CannotResume::Forgotten));
+    }
+
+    /// Notes each write, and when it was.
+    struct Noted(Vec<(Instant, usize)>);
+
+    impl LaneTx for Noted {
+        fn poll_send(
+            &mut self,
+            _: &mut Context<'_>,
+            parts: &[&[u8]],
+        ) -> Poll<Result<usize, LaneError>> {
+            let bytes = parts.iter().map(|part| part.len()).sum();
+            self.0.push((Instant::now(), bytes));
+            Poll::Ready(Ok(bytes))
+        }
+
+        fn poll_close(&mut self, _: &mut Context<'_>) -> Poll<Result<(), LaneError>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_vote_that_is_held_leaves_with_the_next_message_and_alone_when_its_time_is_over() {
+        let (began, mut tx) = (Instant::now(), Noted(Vec::new()));
+        let mut control = Control::new(lane());
+        let vote = ToMaster::OptimizeTopology;
+
+        control.push(&vote).unwrap();
+        control.queue.flush(&mut tx).await.unwrap();
+        control.push(&vote).unwrap();
+        control.hold();
+        control.push(&vote).unwrap();
+        control.queue.flush(&mut tx).await.unwrap();
+        control.push(&vote).unwrap();
+        control.hold();
+        control.queue.flush(&mut tx).await.unwrap();
+
+        let writes = tx.0.iter().map(|(at, bytes)| (*at - began, *bytes));
+        let one = tx.0[0].1;
+        let expected = [
+            (Duration::ZERO, one),
+            (Duration::ZERO, 2 * one),
+            (HELD_MAX, one),
+        ];
+        assert!(writes.eq(expected), "{:?}", tx.0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_held_leaves_at_once_over_another_connection() {
+        let (began, mut tx) = (Instant::now(), Noted(Vec::new()));
+        let mut control = Control::new(lane());
+        control.push(&ToMaster::OptimizeTopology).unwrap();
+        control.hold();
+
+        let returned = Returned {
+            lane: lane(),
+            received: 0,
+        };
+        control.resume(returned).unwrap();
+        control.queue.flush(&mut tx).await.unwrap();
+
+        assert_eq!(tx.0.len(), 1);
+        assert_eq!(began, tx.0[0].0);
     }
 
     #[tokio::test]

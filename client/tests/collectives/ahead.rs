@@ -4,11 +4,15 @@
 use std::future::Future;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use pccl::{Broadcast, Communicator, ElementType, Error, ErrorFeedback, Quantization, Reduce, Tag};
+use pccl_core::id::Identity;
+use pccl_core::transport::{Endpoint, Lane, Transport};
 use pccl_master::{MasterServer, Security};
-use pccl_transport_memory::{MemoryNet, Path};
+use pccl_transport_memory::{Intercepted, Interceptor, MemoryNet, Path, on_send};
 use tokio::time::{Instant, sleep, timeout};
 
 /// From a peer to the master, and back.
@@ -29,7 +33,8 @@ struct Far {
 }
 
 impl Far {
-    async fn new(count: usize) -> Self {
+    /// And a master alone, at this address.
+    async fn empty() -> (Self, String) {
         let net = MemoryNet::new();
         let host = net.transport();
         let (master, port) = (host.ip(), host.any_port());
@@ -39,23 +44,42 @@ impl Far {
         let server = server.bind(port).await.unwrap();
         let address = server.local_addr().to_string();
         tokio::spawn(server.run());
-        let mut far = Self {
+        let far = Self {
             net,
             master,
             hosts: Vec::new(),
             peers: Vec::new(),
         };
+        (far, address)
+    }
+
+    async fn new(count: usize) -> Self {
+        let (mut far, address) = Self::empty().await;
         for _ in 0..count {
-            far.join(&address).await;
+            let host = far.net.transport();
+            far.join(&address, host.ip(), host).await;
         }
         far
     }
 
-    async fn join(&mut self, address: &str) {
-        let host = self.net.transport();
-        self.hosts.push(host.ip());
+    /// All on one host; and the writes of each to the master.
+    async fn of_one_machine(count: usize) -> (Self, Vec<Writes>) {
+        let (mut far, address) = Self::empty().await;
+        let host = far.net.transport();
+        let mut all = Vec::new();
+        for _ in 0..count {
+            let writes = Writes::to(&address);
+            all.push(writes.clone());
+            let transport = Intercepted::over(Arc::new(host.clone()), writes);
+            far.join(&address, host.ip(), transport).await;
+        }
+        (far, all)
+    }
+
+    async fn join(&mut self, address: &str, ip: IpAddr, transport: impl Transport) {
+        self.hosts.push(ip);
         self.away_by(self.hosts.len() - 1, TO_MASTER);
-        let builder = Communicator::builder(address).seed(1).transport(host);
+        let builder = Communicator::builder(address).seed(1).transport(transport);
         let mut connecting = std::pin::pin!(builder.connect_async());
         let peer = loop {
             let updates = self
@@ -154,6 +178,70 @@ fn the_bytes_of_a_collective_that_is_called_again_move_while_the_votes_to_start_
                 "{again:?}"
             );
         }
+    });
+}
+
+/// Counts how often one peer writes to this address, but for signs of life.
+#[derive(Clone)]
+struct Writes {
+    to: String,
+    count: Arc<AtomicUsize>,
+}
+
+impl Writes {
+    fn to(address: &str) -> Self {
+        let (to, count) = (address.to_owned(), Arc::default());
+        Self { to, count }
+    }
+
+    fn so_far(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+impl Interceptor for Writes {
+    fn opened(&self, lane: Lane, to: &Endpoint, _: Option<Identity>) -> Lane {
+        if to.to_string() != self.to {
+            return lane;
+        }
+        let writes = Arc::clone(&self.count);
+        let tx = on_send(lane.tx, move |tx, cx, parts| {
+            let sent = tx.poll_send(cx, parts);
+            // Before a sign of life it says what has arrived, in a frame of the session: its length has the highest bit.
+            let is_sign_of_life = parts.concat()[3] >= 0x80;
+            if let (Poll::Ready(Ok(_)), false) = (&sent, is_sign_of_life) {
+                writes.fetch_add(1, Ordering::Relaxed);
+            }
+            sent
+        });
+        Lane { tx, ..lane }
+    }
+}
+
+#[test]
+fn within_a_machine_both_votes_on_what_is_called_again_are_one_message_if_all_call_it() {
+    play(async || {
+        let (far, writes) = Far::of_one_machine(2).await;
+        let so_far = || [0, 1].map(|peer: usize| writes[peer].so_far());
+        far.all_reduce().await;
+        let before = so_far();
+
+        far.all_reduce().await;
+        let together = so_far();
+        let mut late = [[1.0_f32; 8]; 2];
+        let [first, second] = &mut late;
+        let second = async {
+            sleep(ROUND_TRIP).await;
+            far.peers[1].all_reduce_async(second, Reduce::sum()).await
+        };
+        let first = far.peers[0].all_reduce_async(first, Reduce::sum());
+        let (first, second) = tokio::join!(first, second);
+        let apart = so_far();
+
+        assert_eq!([first.is_ok(), second.is_ok()], [true; 2]);
+        let change = |from: [usize; 2], to: [usize; 2]| [to[0] - from[0], to[1] - from[1]];
+        assert_eq!(change(before, together), [1, 1]);
+        assert_eq!(change(together, apart), [2, 1], "the first does not wait");
     });
 }
 

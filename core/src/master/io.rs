@@ -272,8 +272,9 @@ pub struct MasterConfig {
     /// has not called it. These bytes wait in the buffers of the system, and a sender whose bytes nobody takes would give
     /// its lane up after a time. 0: none begins ahead. Default: 64 KiB.
     pub ahead_max: u64,
-    /// Whether collectives within one machine begin ahead, too. There the master is as near as any peer, and what is
-    /// begun while others have not called only wakes them earlier. Default: no.
+    /// Whether collectives within one machine begin ahead, too. There the master is as near as any peer. What is gained
+    /// is a message of each peer: its vote to start and its vote on the outcome leave together. Peers that call long after
+    /// each other are woken earlier by it. Default: yes.
     pub ahead_within_machine: bool,
     /// Mints the tickets. Its key must be 128 random bits; the default is all zeros.
     pub tickets: TicketMint,
@@ -319,7 +320,7 @@ impl Default for MasterConfig {
             sites_mesh_max: 32,
             rounds_from: 4,
             ahead_max: 64 << 10,
-            ahead_within_machine: false,
+            ahead_within_machine: true,
             tickets: TicketMint { key: [0; 16] },
         }
     }

@@ -44,9 +44,14 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Peers 1 to `size` are accepted, on a ring in this order, and have reduced once.
+    /// Peers 1 to `size` are accepted, on a ring in this order, and have reduced once. Nothing begins ahead, so numbers
+    /// of collectives count those that have started.
     pub(super) fn of(size: u64) -> Self {
-        Self::on(Bystander::new(MasterConfig::rings_only()), size)
+        let config = MasterConfig {
+            ahead_max: 0,
+            ..MasterConfig::rings_only()
+        };
+        Self::on(Bystander::new(config), size)
     }
 
     /// Likewise, under a master that is told so.
