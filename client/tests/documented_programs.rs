@@ -17,7 +17,7 @@ fn a_process_of_these_tests() {
     serde_json::from_str::<Life>(&life).unwrap().live();
 }
 
-/// The events of a round, in their order.
+/// The events of a round, in their order if its reduce does not begin ahead.
 const ROUND: [&str; 9] = [
     "topology_vote_sent",
     "sync_vote_sent",

@@ -25,7 +25,7 @@ const ELEMENTS: usize = BYTES / size_of::<f32>();
 const BYTES: usize = 4096;
 
 /// Messages of which each has to wait for the one before: both peers call, the master lets them begin,
-/// each sends the other its buffer, both have ended, the master says that all have.
+/// each sends the other its buffer, both have ended, the master says that all have. If they begin ahead, two less.
 const HOPS: usize = 5;
 
 /// Reduces may take as long as so many times the messages that they wait for. They take some five times as long, and

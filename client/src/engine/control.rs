@@ -22,8 +22,8 @@ const KEEP_BYTES: usize = 64 * 1024;
 /// cannot be returned to.
 const UNACKNOWLEDGED_MAX: usize = 16 * 1024 * 1024;
 
-/// A vote to start waits for the vote on the outcome at most so long. Within a machine a small plan takes a tenth of it,
-/// and a clock that is read each millisecond is fine enough.
+/// A vote to start waits so long for the vote on the outcome, and up to a tick of the clock more, a millisecond. Within a
+/// machine a small plan takes a tenth of it.
 const HELD_MAX: Duration = Duration::from_millis(1);
 
 /// The session at the master, over one connection after the other.
@@ -254,7 +254,10 @@ impl SendQueue {
 
     async fn flush(&mut self, tx: &mut dyn LaneTx) -> Result<(), LaneError> {
         if let Some(until) = self.held_until {
-            sleep_until(until).await;
+            // A timer that is over may be armed once more, to the next tick.
+            if Instant::now() < until {
+                sleep_until(until).await;
+            }
             self.held_until = None;
         }
         while let Some(rest) = self.bytes.get(self.written..).filter(|r| !r.is_empty()) {

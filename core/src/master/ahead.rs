@@ -50,8 +50,8 @@ impl Master {
         let (spec, algorithm) = (*spec, *algorithm);
         let bytes = bytes_ahead(&spec, algorithm, record.ring.world_size())?;
         let is_alone = record.collectives.len() == 1;
-        let gains = self.config.ahead_within_machine || !self.is_within_machine(record);
-        if !is_alone || !gains || bytes > self.config.ahead_max || self.is_stale(group) {
+        let may = self.config.ahead_within_machine || !self.is_within_machine(record);
+        if !is_alone || !may || bytes > self.config.ahead_max || self.is_stale(group) {
             return None;
         }
         let seq = self.fresh_number();

@@ -272,9 +272,9 @@ pub struct MasterConfig {
     /// has not called it. These bytes wait in the buffers of the system, and a sender whose bytes nobody takes would give
     /// its lane up after a time. 0: none begins ahead. Default: 64 KiB.
     pub ahead_max: u64,
-    /// Whether collectives within one machine begin ahead, too. There the master is as near as any peer. What is gained
-    /// is a message of each peer: its vote to start and its vote on the outcome leave together. Peers that call long after
-    /// each other are woken earlier by it. Default: yes.
+    /// Whether collectives of peers that have one address, usually one machine, begin ahead, too. If the master is as near
+    /// as any peer, a message of each peer is gained: its vote to start and its vote on the outcome leave together. Peers
+    /// that call long after each other are woken earlier by it. Default: yes.
     pub ahead_within_machine: bool,
     /// Mints the tickets. Its key must be 128 random bits; the default is all zeros.
     pub tickets: TicketMint,

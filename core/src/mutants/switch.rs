@@ -28,7 +28,7 @@ pub fn switch_on(mutant: Option<Mutant>) {
 /// How often [`switch_on`] was called. What a machine did at another count says nothing about what it does.
 #[must_use]
 pub fn times_switched() -> u64 {
-    TIMES_SWITCHED.load(Ordering::Relaxed)
+    TIMES_SWITCHED.load(Ordering::Acquire)
 }
 
 /// Did a machine come to the place of the mistake since it was switched on? It may have made no
